@@ -21,8 +21,8 @@ from mcp_workbench.core.spec import PrincipalLimits
 from mcp_workbench.transport.tasks import task_scope
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
-from tests.kit.http_host import Peer
-from tests.kit.results import use_tool
+from tests.kit.http_host import Peer, rpc
+from tests.kit.results import INITIALIZE, use_tool
 from tests.kit.valkey import Valkey, valkey
 from tests.limits.scenes import (
     NOISY,
@@ -170,7 +170,7 @@ async def test_slots_of_a_replica_that_was_killed_are_free_again(
         held = Wanted(0, 2, 2)
         async with task_scope() as scope:
             dead = SharedLimits(alive.engine, "dead", scope.start)
-            granted = await dead.take("noisy", limits, held)
+            granted = await dead.take("noisy", "calls", limits, held)
             assert granted is not None
             assert granted.slots == 2
         refused(await modern_call(alive.opened, NOISY))
@@ -265,3 +265,61 @@ async def test_a_call_that_is_cancelled_while_the_engine_is_silent_costs_no_slot
         await until(lambda: one.engine.is_ready)
         while not accepted(await modern_call(one.opened, NOISY)):
             continue
+
+
+# Sessions
+
+
+async def opened_sessions(one: Replica, count: int, token: str = NOISY) -> int:
+    """How many of so many sessions are opened."""
+    begin = rpc("initialize", INITIALIZE, 1)
+    answers = [await one.opened.ask(begin, bearer(token)) for _ in range(count)]
+    assert {answer.status for answer in answers} <= {200, 429}
+    return [answer.status for answer in answers].count(200)
+
+
+async def test_sessions_are_counted_for_all_replicas(server: Valkey) -> None:
+    async with three(server, PrincipalLimits(sessions=10)) as replicas:
+        async with asyncio.TaskGroup() as tasks:
+            counts = [tasks.create_task(opened_sessions(one, 8)) for one in replicas]
+        assert sum(count.result() for count in counts) == 10
+        assert await opened_sessions(replicas[0], 1, QUIET) == 1
+
+
+async def test_sessions_that_have_ended_make_room_on_another_replica(
+    server: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_limits, "RENEW", 0.05)
+    async with three(server, PrincipalLimits(sessions=2)) as replicas:
+        first = await replicas[0].opened.open(**bearer(NOISY))
+        assert await opened_sessions(replicas[1], 2) == 1
+        await first.post(b"", method="DELETE")
+        while not await opened_sessions(replicas[2], 1):
+            continue
+        assert await opened_sessions(replicas[0], 1) == 0
+
+
+async def test_sessions_without_the_engine_are_counted_alone(server: Valkey) -> None:
+    async with three(server, PrincipalLimits(sessions=2)) as replicas:
+        server.stop()
+        await until(lambda: not any(one.engine.is_ready for one in replicas))
+        assert [await opened_sessions(one, 3) for one in replicas] == [2, 2, 2]
+
+
+async def test_a_host_that_leaves_while_the_engine_is_silent_leaves_no_session(
+    server: Valkey,
+) -> None:
+    async with replica(server, PrincipalLimits(sessions=1), "a") as one:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            peer = await one.opened.connect()
+            peer.send(one.opened.request(rpc("initialize", INITIALIZE, 1), bearer(NOISY)))
+            await until(lambda: bool(one.opened.quotas._asking))  # pyright: ignore[reportPrivateUsage]
+            peer.close()
+            await until(lambda: not one.opened.server.connections)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        await until(lambda: one.engine.is_ready)
+        while not await opened_sessions(one, 1):
+            continue
+        assert await opened_sessions(one, 1) == 0

@@ -19,6 +19,7 @@ from mcp_workbench.core.principal_limits import WINDOW, Granted, Wanted
 
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import PrincipalLimits
+    from mcp_workbench.gateway.call_limits import SlotKind
     from mcp_workbench.gateway.workbench import Gateway
 
 log = logging.getLogger(__name__)
@@ -112,17 +113,20 @@ class SharedLimits:
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._start(work, "limits")
 
-    async def take(self, principal: str, limits: PrincipalLimits, wanted: Wanted) -> Granted | None:
+    async def take(
+        self, principal: str, kind: SlotKind, limits: PrincipalLimits, wanted: Wanted
+    ) -> Granted | None:
         """Count what is wanted, as far as it fits; None if the engine can't do so."""
         # A name may be any text, and is nobody's business there. Both keys are in one hash slot.
         digest = sha256(principal.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         tag = f"{{{digest}}}"
-        keys = [self._engine.key("limits", kind, tag) for kind in ("calls", "running")]
+        keys = [self._engine.key("limits", table, tag) for table in ("rate", kind)]
+        most = limits.concurrent_calls if kind == "calls" else limits.sessions
         counts = (
             WINDOW,
             limits.calls_per_minute or 0,
             wanted.permits,
-            limits.concurrent_calls or 0,
+            most or 0,
             wanted.slots,
             wanted.held,
         )

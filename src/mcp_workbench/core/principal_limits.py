@@ -90,6 +90,8 @@ class Usage:
         "refused_until",
         "requests",
         "running",
+        "session_slots",
+        "sessions_refused_until",
         "slots",
         "waiting",
     )
@@ -101,6 +103,8 @@ class Usage:
         self.permits = 0
         self.permits_until = 0.0
         self.slots = 0
+        self.session_slots = 0  # sessions that it may have
+        self.sessions_refused_until = 0.0
         self.waiting = 0  # calls that need a grant
         self.refusal: Excess | None = None  # of the last grant
         self.refused_until = 0.0
@@ -110,7 +114,7 @@ class Usage:
         self.calls.forget(now)
         self.requests.forget(now)
         counted = self.running or self.calls.total or self.requests.total
-        return not (counted or self.slots or self.waiting)
+        return not (counted or self.slots or self.session_slots or self.waiting)
 
 
 class Excess(msgspec.Struct, frozen=True):
@@ -201,6 +205,20 @@ def accept(
     elif wanted.slots > wanted.held and granted.slots <= len(usage.running):
         usage.refusal = Excess("concurrentCalls", limits.concurrent_calls or 0, BUSY_RETRY)
         usage.refused_until = now + REFUSED_FOR
+
+
+def begin_session(usage: Usage, own: int, now: float) -> bool | Wanted:
+    """Whether a replica that has `own` sessions may have one more; `Wanted` if it has to ask for it."""
+    if own < usage.session_slots:
+        return True
+    return False if now < usage.sessions_refused_until else Wanted(0, own + 1, own)
+
+
+def accept_session(usage: Usage, wanted: Wanted, granted: Granted, now: float) -> None:
+    """Use what was granted, and note what was refused."""
+    usage.session_slots = granted.slots
+    if granted.slots < wanted.slots:
+        usage.sessions_refused_until = now + REFUSED_AT_MOST
 
 
 def begin_request(usage: Usage, limits: PrincipalLimits | None, now: float) -> float:

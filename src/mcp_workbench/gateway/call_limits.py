@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import CallFailed
@@ -23,8 +23,10 @@ from mcp_workbench.core.principal_limits import (
     Usage,
     Wanted,
     accept,
+    accept_session,
     begin_call,
     begin_request,
+    begin_session,
     begin_shared,
     limits_of,
 )
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 ALONE = 1.0  # seconds until the engine is asked again after an answer that was of no use
 RETURN_AFTER = 0.05  # seconds for which a slot is kept for the next call, before others get it
 FEW = 256  # principals that are kept without looking whether they are idle
+SlotKind = Literal["calls", "sessions"]
 ALWAYS = ("tasks/cancel",)  # requests that give something back are never refused
 
 
@@ -48,8 +51,10 @@ class SharedCounts(Protocol):
         """Whether it can be asked now."""
         ...
 
-    async def take(self, principal: str, limits: PrincipalLimits, wanted: Wanted) -> Granted | None:
-        """Count what is wanted, as far as it fits. None if it can't be asked."""
+    async def take(
+        self, principal: str, kind: SlotKind, limits: PrincipalLimits, wanted: Wanted
+    ) -> Granted | None:
+        """Count what is wanted, as far as it fits; slots are of this kind. None if it can't be asked."""
         ...
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -70,7 +75,8 @@ class PrincipalQuotas:
         self._look = FEW  # with so many principals, idle ones are forgotten
         self.shared: SharedCounts | None = None  # None: this process counts alone
         self._alone_until = 0.0
-        self._asking: dict[str, asyncio.Task[None]] = {}  # by principal
+        self.session_count: Callable[[str], int] = lambda _: 0  # how many a principal has here
+        self._asking: dict[tuple[SlotKind, str], asyncio.Task[None]] = {}  # by principal
         self._returns: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -107,10 +113,13 @@ class PrincipalQuotas:
     def begin(self, call: Call, principal: str) -> Excess | Wanted | None:
         """Count a call, unless a limit is reached; `Wanted` if other replicas have to be asked first."""
         limits, usage, now = self.limits(principal), self.usage(principal), self.clock()
-        shared = self.shared
-        if shared is None or limits is None or now < self._alone_until or not shared.is_ready:
+        if limits is None or self._is_alone(now):
             return begin_call(usage, call, limits, now)
         return begin_shared(usage, call, limits, now)
+
+    def _is_alone(self, now: float) -> bool:
+        """Whether this process counts alone, for now."""
+        return self.shared is None or now < self._alone_until or not self.shared.is_ready
 
     async def begin_later(self, call: Call, principal: str) -> Excess | None:
         """Count a call when more was granted, unless a limit is reached."""
@@ -118,31 +127,49 @@ class PrincipalQuotas:
         usage.waiting += 1
         try:
             while isinstance(decision := self.begin(call, principal), Wanted):
-                task = self._asking.get(principal)
-                if task is None:
-                    task = self._ask(principal, decision)
-                await asyncio.wait((task,))
+                await asyncio.wait((self._ask("calls", principal, decision),))
         finally:
             usage.waiting -= 1
         return decision
 
-    def _ask(self, principal: str, wanted: Wanted) -> asyncio.Task[None]:
-        """Ask for this once for all calls that wait for it."""
-        shared = self.shared
-        assert shared is not None  # noqa: S101 - it has been asked whether it is ready
-        task = self._asking[principal] = shared.start(self._fetch(shared, principal, wanted))
-        task.add_done_callback(lambda _: self._asking.pop(principal, None))
+    def _ask(self, kind: SlotKind, principal: str, wanted: Wanted) -> asyncio.Task[None]:
+        """Ask for this once for all who wait for it."""
+        key, shared = (kind, principal), self.shared
+        task = self._asking.get(key)
+        if task is None:
+            assert shared is not None  # noqa: S101 - it has been asked whether it is ready
+            work = self._fetch(shared, kind, principal, wanted)
+            task = self._asking[key] = shared.start(work)
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
         return task
 
-    async def _fetch(self, shared: SharedCounts, principal: str, wanted: Wanted) -> None:
+    async def _fetch(
+        self, shared: SharedCounts, kind: SlotKind, principal: str, wanted: Wanted
+    ) -> None:
         limits = self.limits(principal)
         if limits is None:
             return
-        granted = await shared.take(principal, limits, wanted)
+        granted = await shared.take(principal, kind, limits, wanted)
+        usage, now = self.usage(principal), self.clock()
         if granted is None:
-            self._alone_until = self.clock() + ALONE
+            self._alone_until = now + ALONE
+        elif kind == "calls":
+            accept(usage, wanted, granted, limits, now)
         else:
-            accept(self.usage(principal), wanted, granted, limits, self.clock())
+            accept_session(usage, wanted, granted, now)
+
+    def session(self, principal: str) -> bool | Wanted:
+        """Whether a principal may have one more session; `Wanted` if other replicas have to be asked."""
+        most, own = self.sessions(principal), self.session_count(principal)
+        if most is None or self._is_alone(self.clock()):
+            return most is None or own < most
+        return begin_session(self.usage(principal), own, self.clock())
+
+    async def session_later(self, principal: str) -> bool:
+        """Whether it may, when others were asked. Who gets a yes begins the session before it waits."""
+        while isinstance(decision := self.session(principal), Wanted):
+            await asyncio.wait((self._ask("sessions", principal, decision),))
+        return decision
 
     def end(self, call: Call, principal: str) -> None:
         """The call has ended; it does not matter how often that is said."""
@@ -159,18 +186,21 @@ class PrincipalQuotas:
         self._returns = None
         for principal, usage in self._usages.items():
             running = len(usage.running)
-            if usage.slots <= running or principal in self._asking:
+            if usage.slots <= running or ("calls", principal) in self._asking:
                 continue
             usage.slots = running
             if self.shared is not None and self.shared.is_ready:
-                self._ask(principal, Wanted(0, running, running))
+                self._ask("calls", principal, Wanted(0, running, running))
 
     def renew(self) -> None:
         """Say again which slots are in use: those of a replica that is silent go to others."""
         for principal, usage in self._usages.items():
-            held = max(usage.slots, len(usage.running))
-            if held and principal not in self._asking:
-                self._ask(principal, Wanted(0, held, held))
+            held, own = max(usage.slots, len(usage.running)), self.session_count(principal)
+            if held:
+                self._ask("calls", principal, Wanted(0, held, held))
+            if (own or usage.session_slots) and ("sessions", principal) not in self._asking:
+                usage.session_slots = own  # those of sessions that have ended go to others
+                self._ask("sessions", principal, Wanted(0, own, own))
 
     def request(self, principal: str) -> float:
         """Count a request over HTTP. Returns 0, or the seconds after which it is accepted."""
