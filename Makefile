@@ -16,7 +16,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in bench bench-joined bench-search bench-detectors bench-scripts constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in cluster cluster-figures bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -128,6 +128,14 @@ soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="k
 
 soak-sign-in: $(VENV)/.peers $(SDK1)/.ready ## one sign-in, tokens of five seconds, six processes: SECONDS=600
 	SIGN_IN_SECONDS=$(or $(SECONDS),600) $(BIN)/python -m pytest -m peers -s --timeout=0 tests/peers/test_sign_in_together.py
+
+cluster: $(VENV)/.dev $(SDK1)/.ready ## three replicas behind HAProxy on a real Valkey: CALLS=10000; CALLS=500 AWAY=5 is the short form
+	@$(COMPILE)
+	CALLS=$(or $(CALLS),10000) AWAY=$(or $(AWAY),20) $(BIN)/python -m pytest -m peers -s --timeout=0 tests/cluster
+
+cluster-figures: $(VENV)/.dev ## what replicas cost: latency, CPU, memory, commands of the engine
+	@$(COMPILE)
+	$(BIN)/python -m tests.cluster.figures $(SESSIONS)
 
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
 	@$(COMPILE)

@@ -31,6 +31,8 @@ from mcp_workbench.transport.process import close_to_others
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
+    from mcp_workbench.config.cluster_settings import ClusterConfig
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import ResourceServer
 
 _OTHER_PORT = "end what listens there, or name another port with --http"
@@ -67,21 +69,33 @@ def serve_http(
 
     `toolboxes` are those that are served, or all, also after the file has changed.
     """
-    host, port = address
+    host, _ = address
     close_to_others()  # before any server starts: it could read our memory, not only our environment
     http = resolve_http(snapshot, os.environ, loopback=is_loopback(host))
     open_log(logging.DEBUG if verbose else logging.WARNING)
+    cluster = _cluster(snapshot) if snapshot.cluster is not None else None
     gateway = Gateway(snapshot, log_calls=log_calls)
-    return run(_serve(gateway, host, port, http, toolboxes))
+    return run(_serve(gateway, address, http, toolboxes, cluster))
+
+
+def _cluster(snapshot: Snapshot) -> ClusterConfig | None:
+    from mcp_workbench.config.cluster_settings import resolve_cluster  # few have one
+
+    return resolve_cluster(snapshot, os.environ)
 
 
 async def _serve(
-    gateway: Gateway, host: str, port: int, http: HttpSettings, toolboxes: tuple[str, ...]
+    gateway: Gateway,
+    address: tuple[str, int],
+    http: HttpSettings,
+    toolboxes: tuple[str, ...],
+    cluster: ClusterConfig | None,
 ) -> int:
     snapshot = gateway.snapshot
     end = Ending(0, 1, 2)
     end.on_signals()
-    async with gateway, port_of(gateway, host, port, http) as (front, server):
+    host = address[0]
+    async with gateway, port_of(gateway, *address, http, cluster) as (front, server):
         _announce(snapshot, host, server.port, http)
         gc.freeze()  # the objects that exist now stay: the collector need not scan them
         with following(front.gateway, toolboxes, brief=True) as end.reload:
@@ -92,27 +106,55 @@ async def _serve(
 
 @asynccontextmanager
 async def port_of(
-    gateway: Gateway, host: str, port: int, http: HttpSettings
+    gateway: Gateway,
+    host: str,
+    port: int,
+    http: HttpSettings,
+    cluster: ClusterConfig | None = None,
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
     """Serve hosts on this port for the length of the block; 0 is any free port."""
     most = gateway.snapshot.limits.message_bytes
     try:
-        async with task_scope() as requests:
-            front = HttpFront(gateway.view, requests)
-            async with listening(front, host, port, most) as server:
-                names = names_of(host, server.port, http.allowed_hosts)
-                beside = http.auth is not None
-                principals = Principals(http.token, http.tokens, beside_issuer=beside)
-                issuer = None if http.auth is None else _issuer(http.auth, requests)
-                access = Access(names, http.allowed_origins, principals, issuer)
-                access.port = server.port
-                front.access = access
-                try:
-                    yield front, server
-                finally:
-                    front.close()
+        async with (
+            task_scope() as requests,
+            _front_of(gateway, requests, cluster) as front,
+            listening(front, host, port, most) as server,
+        ):
+            names = names_of(host, server.port, http.allowed_hosts)
+            beside = http.auth is not None
+            principals = Principals(http.token, http.tokens, beside_issuer=beside)
+            issuer = None if http.auth is None else _issuer(http.auth, requests)
+            access = Access(names, http.allowed_origins, principals, issuer)
+            access.port = server.port
+            front.access = access
+            if http.metrics:
+                front.metrics = _metrics(front, server, http.metrics_token)
+            if front.serves is not None:
+                front.serves(server)
+            try:
+                yield front, server
+            finally:
+                front.close()
     except NotListening as error:
         raise PortRefused(host, port, error.why) from None
+
+
+@asynccontextmanager
+async def _front_of(
+    gateway: Gateway, scope: TaskScope, cluster: ClusterConfig | None
+) -> AsyncGenerator[HttpFront]:
+    if cluster is None:
+        yield HttpFront(gateway.view, scope)
+        return
+    from mcp_workbench.cluster.front import ClusterFront  # few have one
+    from mcp_workbench.cluster.replica import replica_of
+    from mcp_workbench.cluster.shared_limits import SharedLimits
+
+    most = gateway.snapshot.limits.message_bytes
+    async with replica_of(cluster, scope, most) as replica:
+        limits = SharedLimits(replica.engine, replica.me.id, scope.start)
+        scope.start(limits.run(gateway), "limits of principals")
+        yield ClusterFront(gateway.view, scope, replica)
 
 
 def _issuer(settings: IssuerSettings, scope: TaskScope) -> ResourceServer:
@@ -121,6 +163,16 @@ def _issuer(settings: IssuerSettings, scope: TaskScope) -> ResourceServer:
     issuer = ResourceServer(settings, scope, os.environ)
     issuer.prepare()
     return issuer
+
+
+def _metrics(front: HttpFront, server: HttpServer, token: str) -> MetricsRoute:
+    from mcp_workbench.core.figures import Hosts  # only if they are configured
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
+
+    def hosts() -> Hosts:
+        return Hosts(front.sessions, 0, len(server.connections))
+
+    return MetricsRoute(front.gateway, token, hosts)
 
 
 def _announce(snapshot: Snapshot, host: str, port: int, http: HttpSettings) -> None:
@@ -133,6 +185,9 @@ def _announce(snapshot: Snapshot, host: str, port: int, http: HttpSettings) -> N
         line += f"sign-in: {_sign_in(http.auth)}\n"
     elif not http.token and not http.tokens:
         line += "no token is set: every process of this machine may call (http.token ends that)\n"
+    if http.metrics:
+        who = "with its token" if http.metrics_token else "for every process of this machine"
+        line += f"metrics: http://{_address(host, port)}/metrics, {who}\n"
     sys.stderr.write(line)
     sys.stderr.flush()
 

@@ -20,8 +20,9 @@ import mcp_workbench
 from mcp_workbench import ToolIdentifier, Workbench, WorkbenchError, load_config
 from mcp_workbench.config.audit_settings import LogUnusable
 from mcp_workbench.core import raw_json
-from mcp_workbench.gateway.audit import LONGEST_NAME, AuditLog, OutcomeWord
+from mcp_workbench.gateway.audit import AuditLog
 from mcp_workbench.gateway.audit_file import AuditFile
+from mcp_workbench.gateway.call_summary import LONGEST_NAME, OutcomeWord
 from mcp_workbench.gateway.reload import applied_now
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually

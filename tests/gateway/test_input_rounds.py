@@ -13,7 +13,7 @@ from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interactive import InputRounds, read_questions
-from mcp_workbench.gateway.interceptors import CallOutcome, Failed, Rejected
+from mcp_workbench.gateway.interceptors import CallOutcome, Failed, Rejected, with_after
 from mcp_workbench.protocol.elicitation import ELICIT, ROUNDS, SAMPLE, AnswerCallback, Question
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ class Asked(Call):
 
     def __init__(self) -> None:
         request = CallRequest(ToolIdentifier("dev", "a", "t"), {"arguments": msgspec.Raw(b"{}")})
-        view: Any = SimpleNamespace(after=(), recorders=(), observers=())
+        view: Any = SimpleNamespace(without_route=with_after(()))
         super().__init__(view, request)
         self.repeated: list[dict[str, Any]] = []
         self.open: dict[str, AnswerCallback] = {}

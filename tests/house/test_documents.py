@@ -265,6 +265,8 @@ FILLED = {
     "add time --toolbox home -- uvx": "add time --toolbox home --yes --no-check -- uvx",
     "workbench init": "workbench init --config new.json",
     "new.json --user": "new.json",
+    "workbench top URL": "workbench top --help",
+    "workbench top": "workbench top --help",  # nothing runs there
     "install HOST": "install cursor --yes",
     "check --host HOST": "check --host cursor",
     "import cursor": "import cursor --yes",

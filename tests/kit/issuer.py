@@ -9,13 +9,15 @@ from base64 import b64decode
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+from tests.kit.loopback import QuietLog, loopback_server
 
 Json = dict[str, Any]
 
@@ -98,7 +100,7 @@ class TokenIssuer:
 
 
 def _handler(issuer: TokenIssuer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietLog, BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -124,31 +126,16 @@ def _handler(issuer: TokenIssuer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
     return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A workbench that ends does not wait for its answers."""
 
 
 @contextmanager
 def token_issuer(path: str = "") -> Generator[TokenIssuer]:
     """One that answers on a loopback port for the length of the block."""
-    server = _Server(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    issuer = TokenIssuer(f"http://127.0.0.1:{server.server_address[1]}", path)
-    server.RequestHandlerClass = _handler(issuer)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield issuer
-    finally:
-        issuer.gate.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with loopback_server() as server:
+        issuer = TokenIssuer(server.url, path)
+        server.RequestHandlerClass = _handler(issuer)
+        try:
+            yield issuer
+        finally:
+            issuer.gate.set()

@@ -7,15 +7,16 @@ consents: `personal.code("alice")`.
 from __future__ import annotations
 
 import json
-import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Generator
 from contextlib import contextmanager
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from secrets import token_hex
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+from tests.kit.loopback import QuietLog, loopback_server
 
 Json = dict[str, Any]
 
@@ -81,7 +82,7 @@ class PersonalServer:
         return {}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietLog, BaseHTTPRequestHandler):
     personal: PersonalServer
     protocol_version = "HTTP/1.1"
 
@@ -128,28 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A workbench that ends does not wait for its answers."""
-
 
 @contextmanager
 def personal_server() -> Generator[PersonalServer]:
     """One that answers on a loopback port for the length of the block."""
-    server = _Server(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    personal = PersonalServer(f"http://127.0.0.1:{server.server_address[1]}")
-    server.RequestHandlerClass = type("Handler", (_Handler,), {"personal": personal})
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with loopback_server() as server:
+        personal = PersonalServer(server.url)
+        server.RequestHandlerClass = type("Handler", (_Handler,), {"personal": personal})
         yield personal
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -135,6 +135,19 @@ def by_flat_name(server: str, tool: str, arguments: Json | None = None) -> tuple
     return f"lab__{server}__{tool}", arguments or {}
 
 
+async def taken_back(host: Client, name: str, arguments: Json) -> None:
+    """Begin a call that reports progress, and cancel it then."""
+    async with anyio.create_task_group() as tasks:
+
+        async def begun(progress: float, total: float | None, message: str | None) -> None:
+            tasks.cancel_scope.cancel()
+
+        async def wait() -> None:
+            await host.call_tool(name, arguments, progress_callback=begun)
+
+        tasks.start_soon(wait)
+
+
 def text(result: CallToolResult) -> str:
     """The text of a result that has one block."""
     (block,) = result.content

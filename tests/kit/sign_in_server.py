@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from tests.kit.clock import PATIENCE
+from tests.kit.loopback import QuietLog, loopback_server
 
 Json = dict[str, Any]
 
@@ -214,7 +215,7 @@ def reply(asked: Asked, result: Json) -> Json:
 
 
 def _handler(server: SignInServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietLog, BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -246,33 +247,16 @@ def _handler(server: SignInServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
     return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A workbench that ends does not wait for its answers."""
 
 
 @contextmanager
 def sign_in_server() -> Generator[SignInServer]:
     """One that answers on a loopback port for the length of the block."""
-    server = _Server(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    told = SignInServer(f"http://127.0.0.1:{server.server_address[1]}")
-    server.RequestHandlerClass = _handler(told)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with loopback_server() as server:
+        told = SignInServer(server.url)
+        server.RequestHandlerClass = _handler(told)
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class Gate:

@@ -37,6 +37,14 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the window another size; the system notifies the program."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def rest(self) -> int:
         """Read to the end; the exit status."""
         until = time.monotonic() + TIMEOUT

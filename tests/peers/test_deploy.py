@@ -20,9 +20,10 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.deploy.test_deploy_files import CONFIG, DEPLOY, text
 from tests.kit.command import HttpCommand, serving
 from tests.kit.config import config_file, entry
-from tests.kit.results import MODERN
+from tests.kit.http_host import ACCEPT, rpc
+from tests.kit.results import INITIALIZE, MODERN
 from tests.kit.sdk_host import by_identifier, client
-from tests.kit.valkey import free_port
+from tests.kit.valkey import free_port, valkey
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(120)]
 
@@ -224,6 +225,51 @@ async def test_a_replica_that_is_stopped_costs_no_call(name: str, tmp_path: Path
                 seen.add(hash(str(result.content)))
             assert replicas[0].process.wait(30) == 0
             assert (await web.get(url.replace("/mcp", "/metrics"))).status_code == 404
+
+
+async def test_replicas_behind_haproxy_share_sessions_and_limits(tmp_path: Path) -> None:
+    """The configuration of `deploy/`, as far as this machine has what it names."""
+    limits = {"callsPerMinute": 60, "concurrentCalls": 8, "sessions": 4}
+    tokens = {"team": {"token": "${TEAM_TOKEN}", "limits": limits}}
+    http = {"allowedHosts": [SITE, "localhost"], "tokens": tokens}
+    cluster = {"url": "${VALKEY_URL}", "key": "${KEY}", "listen": "127.0.0.1:0"}
+    config = config_file(tmp_path, {"fixture": entry()}, http=http, cluster=cluster)
+    with ExitStack() as stack:
+        engine = stack.enter_context(valkey(tmp_path))
+        env = {"TEAM_TOKEN": TOKEN, "KEY": "k" * 32, "VALKEY_URL": engine.url}
+        replicas = [stack.enter_context(serving(config, "0", env)) for _ in range(3)]
+        for replica in replicas:
+            replica.drain()
+        url = stack.enter_context(balancer("haproxy", tmp_path, replicas))
+        headers = {"authorization": f"Bearer {TOKEN}", "host": SITE}
+        stats = by_identifier("fixture", "stats", {}, "dev")
+        admitted = 0
+        async with httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as web:
+            for mode in ("legacy", MODERN, "legacy", MODERN):
+                place = streamable_http_client(url, http_client=web)
+                async with client(place, mode=mode) as host:
+                    for _ in range(20):
+                        result = await host.call_tool(*stats)
+                        admitted += not result.is_error
+        assert 57 <= admitted <= 63
+        sessions = [open_session(url) for _ in range(8)]
+        assert sorted(sessions) == [200] * 4 + [429] * 4
+
+
+def open_session(url: str) -> int:
+    """The status of an `initialize`, whose session stays open."""
+    answer = httpx2.post(
+        url,
+        content=rpc("initialize", INITIALIZE, 1),
+        headers={
+            "authorization": f"Bearer {TOKEN}",
+            "host": SITE,
+            "accept": ACCEPT,
+            "content-type": "application/json",
+        },
+        trust_env=False,
+    )
+    return answer.status_code
 
 
 def test_the_configuration_passes_check(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.kit.sdk_host import (
     by_identifier,
     plain,
     sdk_host,
+    taken_back,
     text,
 )
 
@@ -181,15 +182,7 @@ async def test_a_call_taken_back_is_taken_back_at_the_server(host: Host, server:
     key = f"{host.client.mode} {server}"
     name, arguments = by_flat_name(server, "wait", {"key": key})
 
-    async with anyio.create_task_group() as tasks:
-
-        async def begun(progress: float, total: float | None, message: str | None) -> None:
-            tasks.cancel_scope.cancel()
-
-        async def wait() -> None:
-            await host.client.call_tool(name, arguments, progress_callback=begun)
-
-        tasks.start_soon(wait)
+    await taken_back(host.client, name, arguments)
 
     assert text(await host.call(server, "was_cancelled", key=key)) == "yes"
 

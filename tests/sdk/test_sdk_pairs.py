@@ -23,6 +23,7 @@ from tests.kit.sdk_host import (
     directly,
     plain,
     sdk_host,
+    taken_back,
     text,
 )
 
@@ -209,15 +210,7 @@ async def test_a_call_taken_back_is_taken_back_at_the_server(host: Client, serve
     key = f"{host.mode} {server}"
     name, arguments = by_identifier(server, "wait", {"key": key})
 
-    async with anyio.create_task_group() as tasks:
-
-        async def begun(progress: float, total: float | None, message: str | None) -> None:
-            tasks.cancel_scope.cancel()
-
-        async def wait() -> None:
-            await host.call_tool(name, arguments, progress_callback=begun)
-
-        tasks.start_soon(wait)
+    await taken_back(host, name, arguments)
 
     assert text(await call(host, server, "was_cancelled", key=key)) == "yes"
 

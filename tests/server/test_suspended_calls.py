@@ -10,6 +10,7 @@ import msgspec
 
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
+from mcp_workbench.gateway.interceptors import with_after
 from mcp_workbench.protocol.elicitation import ELICIT, Question
 from mcp_workbench.server.elicitation import InputRequests
 from mcp_workbench.server.host_calls import HostCall, OpenRequests
@@ -22,7 +23,7 @@ PRINCIPALS = MOST_SUSPENDED // MOST_PER_PRINCIPAL + 1
 class Session:
     """Where the answers of one host go."""
 
-    view = SimpleNamespace(after=(), recorders=(), observers=())
+    view = SimpleNamespace(without_route=with_after(()))
 
     def __init__(self) -> None:
         self.under_way = OpenRequests()

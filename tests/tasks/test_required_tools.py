@@ -21,6 +21,13 @@ pytestmark = pytest.mark.usefixtures("forked_commands")
 PAIRS = [(LEGACY, LEGACY), (LEGACY, MODERN), (MODERN, LEGACY)]
 
 
+def begun_job(host: PipeHost) -> int:
+    """A call of a tool that requires a task, once the task runs; it takes ten minutes."""
+    call = host.begin_use("jobs", "required_job", {"seconds": 600}, _meta={"progressToken": "mine"})
+    host.notice("notifications/progress")
+    return call
+
+
 @pytest.mark.parametrize(("host_era", "server_era"), PAIRS)
 def test_a_tool_that_requires_a_task_returns_its_result(
     tmp_path: Path, host_era: str, server_era: str
@@ -83,10 +90,7 @@ def test_progress_of_the_task_reaches_the_host(tmp_path: Path) -> None:
 def test_a_cancelled_call_cancels_its_task(tmp_path: Path, server_era: str) -> None:
     with PipeHost(bench(tmp_path, server_era)) as host:
         host.handshake()
-        call = host.begin_use(
-            "jobs", "required_job", {"seconds": 600}, _meta={"progressToken": "mine"}
-        )
-        host.notice("notifications/progress")
+        call = begun_job(host)
         host.notify("notifications/cancelled", {"requestId": call})
         statuses = host.use("jobs", "task_statuses")
 
@@ -110,10 +114,7 @@ def test_a_task_that_takes_too_long_is_cancelled(tmp_path: Path, server_era: str
 def test_a_call_ends_with_the_process_that_runs_its_task(tmp_path: Path, server_era: str) -> None:
     with PipeHost(bench(tmp_path, server_era)) as host:
         host.handshake()
-        call = host.begin_use(
-            "jobs", "required_job", {"seconds": 600}, _meta={"progressToken": "mine"}
-        )
-        host.notice("notifications/progress")
+        call = begun_job(host)
         host.use("jobs", "crash")
         lost = host.answer(call)["result"]
 

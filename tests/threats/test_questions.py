@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.elicitation import (
     MOST_A_MINUTE,
     MOST_OPEN,
@@ -19,8 +18,8 @@ from mcp_workbench.protocol.elicitation import (
     read_input_required,
     read_needed,
 )
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.server_requests import MINUTE, ServerRequests
+from mcp_workbench.upstream.server_requests import MINUTE
+from tests.kit.asking_server import ADDRESS, AskingServer
 from tests.kit.config import write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message
@@ -28,7 +27,6 @@ from tests.questions.test_pairs import Person, host, pairs, use
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
-ADDRESS = ServerAddress("dev", "s")
 SAY: Message = {"role": "user", "content": {"type": "text", "text": "Say yes", "x-odd": [1]}}
 PICTURE: Message = {"role": "user", "content": {"type": "image", "data": "AA==", "mimeType": "i/p"}}
 
@@ -134,36 +132,8 @@ def test_of_two_thousand_questions_at_once_a_host_gets_a_few_and_the_server_plai
         assert all(reason.startswith("too many questions: ") for reason in reasons)
 
 
-class Asked:
-    """A host that answers at once, and the server that asks it."""
-
-    backlog = 0
-    key = owner = None
-    takes_turns = False
-    is_legacy = False
-    folder = ""
-
-    def __init__(self) -> None:
-        self.leases: Any = {}
-        self.now = 0.0
-        self.sent: list[Message] = []
-        self.questions = ServerRequests(ADDRESS, self, lambda: self.now)
-        self.talk = Conversation(1000, lambda message: self.questions.received(self.talk, message))
-        self.talk.channel = self
-        self.questions.declare(self.talk)
-
-    def asking_capabilities(self) -> Any:
-        return {"roots": msgspec.Raw(b"{}")}
-
-    def told_capabilities(self) -> Any:
-        return self.asking_capabilities()
-
-    def ask(self, question: Any, caller: Any, answered: Any) -> Any:
-        answered(b'{"roots":[]}', b"")
-        return lambda: None
-
-    def send(self, frame: bytes, about: bytes = b"") -> None:
-        self.sent.append(json.loads(frame))
+class Silent(AskingServer):
+    """A server that asks a host that does not answer."""
 
     def put(self, count: int) -> int:
         """Ask so often; how often there was an answer."""
@@ -172,6 +142,14 @@ class Asked:
             message = {"jsonrpc": "2.0", "id": number, "method": "roots/list"}
             self.talk.receive(json.dumps(message).encode() + b"\n")
         return sum("result" in one for one in self.sent)
+
+
+class Asked(Silent):
+    """The same with a host that answers at once."""
+
+    def ask(self, question: Any, caller: Any, answered: Any) -> Any:
+        answered(b'{"roots":[]}', b"")
+        return lambda: None
 
 
 def test_one_question_after_another_is_put_so_often_in_a_minute() -> None:
@@ -184,23 +162,13 @@ def test_one_question_after_another_is_put_so_often_in_a_minute() -> None:
     assert server.put(5) == 5
 
 
-class Silent(Asked):
-    """The same with a host that does not answer."""
-
-    asked = 0
-
-    def ask(self, question: Any, caller: Any, answered: Any) -> Any:
-        self.asked += 1
-        return lambda: None
-
-
 def test_a_second_question_under_the_id_of_an_open_one_is_put_to_nobody() -> None:
     server = Silent()
 
     for _ in range(5):
         server.put(1)
 
-    assert server.asked == 1
+    assert len(server.asked) == 1
     assert server.sent[-1]["error"]["message"] == "a question under way has this id"
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import msgspec
 import pytest
 
-from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.transport.jsonrpc import NEVER, Outcome
-from mcp_workbench.upstream.conversation import Conversation, Failure, ResponseHandler
-from mcp_workbench.upstream.server_requests import ServerRequests
+from mcp_workbench.upstream.conversation import Failure, ResponseHandler
+from tests.kit.asking_server import AskingServer
 
 
 class Call(ResponseHandler):
@@ -30,37 +26,8 @@ class Call(ResponseHandler):
     def progressed(self, params: msgspec.Raw) -> None: ...
 
 
-class Server:
+class Server(AskingServer):
     """A connection whose host notes which call each question came with."""
-
-    backlog = 0
-    key = owner = None
-    takes_turns = False
-    is_legacy = False
-    folder = ""
-
-    def __init__(self) -> None:
-        self.leases: Any = {}
-        self.asked: list[Any] = []
-        self.sent: list[Any] = []
-        self.withdrawn: list[Any] = []
-        self.requests = ServerRequests(ServerAddress("dev", "s"), self)
-        self.talk = Conversation(1000, lambda message: self.requests.received(self.talk, message))
-        self.talk.channel = self
-        self.requests.declare(self.talk)
-
-    def asking_capabilities(self) -> Any:
-        return {"roots": msgspec.Raw(b"{}")}
-
-    def told_capabilities(self) -> Any:
-        return self.asking_capabilities()
-
-    def ask(self, question: Any, caller: Any, answered: Any) -> Any:
-        self.asked.append(caller)
-        return lambda: self.withdrawn.append(caller)
-
-    def send(self, frame: bytes, about: bytes = b"") -> None:
-        self.sent.append(json.loads(frame))
 
     def begin(self, *calls: ResponseHandler) -> list[int]:
         return [self.talk.pending.add(call, NEVER) for call in calls]

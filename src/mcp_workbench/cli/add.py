@@ -15,7 +15,7 @@ from mcp_workbench.cli.commands import looks_like_json
 from mcp_workbench.cli.completion import complete_toolbox
 from mcp_workbench.cli.config_commands import USER, config_target, writable_config
 from mcp_workbench.cli.doctor import cause, remedy
-from mcp_workbench.cli.install import (
+from mcp_workbench.cli.file_changes import (
     Agreement,
     ChangeLine,
     agreement_options,

@@ -29,9 +29,7 @@ from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
     Settings,
-    attach_option,
-    global_options,
-    log_calls_option,
+    calling_options,
     stdin_is_terminal,
     variable,
 )
@@ -84,9 +82,7 @@ class TypedCall(msgspec.Struct, frozen=True):
     **variable("CALL_SAVE"),
 )
 @refresh_option("CALL")
-@attach_option("CALL")
-@log_calls_option("CALL", "; the running workbench is not used then")
-@global_options
+@calling_options("CALL")
 @click.pass_obj
 def call(  # noqa: PLR0913 - each is an option
     settings: Settings,

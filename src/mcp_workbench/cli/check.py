@@ -142,7 +142,34 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
         from mcp_workbench.cli.host_limits import known_host  # loads the hosts
 
         known_host(host)
+    facts = _configured(snapshot, connect=connect)
+    _print_problems(settings, snapshot, facts.problems)
     servers = _servers(snapshot)
+    reports = survey(settings, observed(snapshot), servers) if connect else None
+    known = tuple(cached_reports(snapshot, servers).values() if reports is None else reports)
+    texts = _suspicious_texts(snapshot, known)
+    of_host = _host_warnings(snapshot, known, host) if host else ()
+    of_tools = server_warnings(snapshot, known, every_host=not host)
+    of_servers = (*of_tools, *(problem for problem, _ in texts), *of_host)
+    if settings.json:
+        document = _document(snapshot, facts, of_servers, reports)
+        found = [text for _, text in texts]
+        say_json(msgspec.structs.replace(document, suspicious_texts=found))
+    else:
+        _print_problems(settings, snapshot, of_servers)
+        _print(snapshot, facts, of_servers, reports)
+    return UNREACHABLE if any(report.reason for report in reports or []) else DONE
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What is known of a configuration without its servers."""
+
+    sources: list[VariableSource]
+    boxes: list[SandboxReport]
+    problems: tuple[Problem, ...]
+
+
+def _configured(snapshot: Snapshot, *, connect: bool) -> _Facts:
     sources = _sources(snapshot)
     boxes = sandboxes(snapshot, os.environ)
     problems = (
@@ -153,31 +180,7 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
         *script_warnings(snapshot),
         *(_cluster_problems(snapshot, connect=connect) if snapshot.cluster else ()),
     )
-    _print_problems(settings, snapshot, problems)
-    reports = survey(settings, observed(snapshot), servers) if connect else None
-    known = tuple(cached_reports(snapshot, servers).values() if reports is None else reports)
-    texts = _suspicious_texts(snapshot, known)
-    of_host = _host_warnings(snapshot, known, host) if host else ()
-    of_tools = server_warnings(snapshot, known, every_host=not host)
-    of_servers = (*of_tools, *(problem for problem, _ in texts), *of_host)
-    if settings.json:
-        document = _document(snapshot, (*problems, *of_servers), reports)
-        say_json(
-            msgspec.structs.replace(
-                document,
-                suspicious_texts=[text for _, text in texts],
-                sandboxes=[box.document for box in boxes],
-            )
-        )
-    else:
-        _print_problems(settings, snapshot, of_servers)
-        _print(snapshot, (*problems, *of_servers), reports)
-        if sources:
-            say(f"variables: {plain(described(sources))}")
-        if boxes:
-            say(f"sandboxes: {'; '.join(str(box.document) for box in boxes)}")
-        print_sign_ins(sign_ins(snapshot))
-    return UNREACHABLE if any(report.reason for report in reports or []) else DONE
+    return _Facts(sources, boxes, problems)
 
 
 def _cluster_problems(snapshot: Snapshot, *, connect: bool) -> tuple[Problem, ...]:
@@ -240,8 +243,12 @@ def _print_problems(settings: Settings, snapshot: Snapshot, problems: tuple[Prob
 
 
 def _print(
-    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list[ServerReport] | None
+    snapshot: Snapshot,
+    facts: _Facts,
+    of_servers: tuple[Problem, ...],
+    reports: list[ServerReport] | None,
 ) -> None:
+    problems = (*facts.problems, *of_servers)
     where = nearby(snapshot.origin) if snapshot.origin else "no configuration file, so the demo"
     warned = f", {_counted(problems)}" if problems else ""
     mark = glyph("doubtful" if problems else "good")
@@ -251,6 +258,11 @@ def _print(
         _print_processes(snapshot, reports)
         ready = sum(not report.reason for report in reports)
         say(f"{number(ready)} of {number(len(reports))} ready")
+    if facts.sources:
+        say(f"variables: {plain(described(facts.sources))}")
+    if facts.boxes:
+        say(f"sandboxes: {'; '.join(str(box.document) for box in facts.boxes)}")
+    print_sign_ins(sign_ins(snapshot))
 
 
 def _print_servers(reports: list[ServerReport]) -> None:
@@ -293,17 +305,21 @@ def _counted(problems: tuple[Problem, ...]) -> str:
 
 
 def _document(
-    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list[ServerReport] | None
+    snapshot: Snapshot,
+    facts: _Facts,
+    of_servers: tuple[Problem, ...],
+    reports: list[ServerReport] | None,
 ) -> Checked:
     return Checked(
         snapshot.origin or None,
         ok=not any(report.reason for report in reports or []),
         tool_mode=snapshot.tool_mode,
         toolboxes=len(snapshot.toolboxes),
-        problems=[_finding(problem, snapshot.origin) for problem in problems],
+        problems=[_finding(one, snapshot.origin) for one in (*facts.problems, *of_servers)],
         servers=None if reports is None else [_server(report) for report in reports],
         sign_ins=sign_ins(snapshot),
-        variables=_sources(snapshot),
+        variables=facts.sources,
+        sandboxes=[box.document for box in facts.boxes],
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from mcp_workbench.cli.completion import complete_toolbox
-from mcp_workbench.cli.install import (
+from mcp_workbench.cli.file_changes import (
     Agreement,
     ChangeLine,
     agreement_options,

@@ -13,7 +13,7 @@ import msgspec
 from mcp_workbench.cli.completion import complete_source
 from mcp_workbench.cli.config_commands import config_target
 from mcp_workbench.cli.error_reports import format_problems
-from mcp_workbench.cli.install import (
+from mcp_workbench.cli.file_changes import (
     Agreement,
     ChangeLine,
     agreement_options,

@@ -1,13 +1,7 @@
-"""`install`, `uninstall` and `undo`: add our entry to the files of hosts, remove it, revert either.
-
-Every change of such a file, those of `import` as well, is previewed and confirmed here, and recorded
-in the journal that `undo` reads.
-"""
+"""`install` and `uninstall`: add our entry to the files of hosts, and remove it."""
 
 import os
 import shlex
-import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +9,15 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_host, complete_toolbox
+from mcp_workbench.cli.file_changes import (
+    Agreement,
+    ChangeLine,
+    agreement_options,
+    apply_if_confirmed,
+    can_ask,
+    lines_of,
+    preview,
+)
 from mcp_workbench.cli.host_limits import print_unseen_tools
 from mcp_workbench.cli.replace import (
     KeptEntry,
@@ -27,13 +30,11 @@ from mcp_workbench.cli.replace import (
 )
 from mcp_workbench.cli.settings import (
     DONE,
-    Decorated,
     Settings,
     global_options,
-    stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
+from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.files import (
@@ -43,16 +44,13 @@ from mcp_workbench.hosts.files import (
     Scope,
     file_to_change,
     read_file,
-    shown,
     this_machine,
 )
-from mcp_workbench.hosts.journal import Record, Undone, apply_changes, available, own_journal
-from mcp_workbench.hosts.journal import undo as undo_record
+from mcp_workbench.hosts.journal import available, own_journal
 from mcp_workbench.hosts.own_entry import launch
 from mcp_workbench.hosts.plan import (
     Change,
     Installation,
-    diff,
     direct,
     own_entries,
     plan_install,
@@ -60,7 +58,6 @@ from mcp_workbench.hosts.plan import (
     variables_in,
 )
 from mcp_workbench.hosts.restore import Removal, removals, with_removed
-from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS, Host
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
@@ -86,30 +83,7 @@ _EDIT = click.option(
 )
 _UNCHANGED = {"install": "there already", "uninstall": "not there"}
 _DONE = {"install": "Installed in", "uninstall": "Removed from"}
-_UNDONE = {
-    "exactly": "restored, byte for byte",
-    "editing": "file changed since; reverted only our edit",
-    "not at all": "nothing to do",
-}
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 _WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
-
-
-class ChangeLine(msgspec.Struct, frozen=True):
-    """One change in the JSON of `install`, `uninstall` and `import`."""
-
-    host: str
-    file: str
-    new: bool
-    command: tuple[str, ...]  # the host's own, if that writes the file
-    diff: list[str]
-
-
-class Agreement(msgspec.Struct, frozen=True):
-    """The options about confirmation."""
-
-    yes: bool
-    dry_run: bool
 
 
 class Installed(msgspec.Struct, frozen=True, rename="camel"):
@@ -148,12 +122,6 @@ class Plan(msgspec.Struct, frozen=True):
     restored: dict[str, list[str]] = {}
     not_restored: dict[str, NotRestored] = {}
     variables: tuple[str, ...] = ()
-
-
-def agreement_options(function: Decorated) -> Decorated:
-    yes, dry_run = "Do it without asking.", "Show what would be done, and stop."
-    function = click.option("--yes", "-y", is_flag=True, help=yes, **variable("YES"))(function)
-    return click.option("--dry-run", is_flag=True, help=dry_run, **variable("DRY_RUN"))(function)
 
 
 @click.command()
@@ -434,167 +402,3 @@ def _print_done(plan: Plan, host: Host, *, only_restored: bool) -> None:
     if plan.variables and host.passes == "none":
         names = ", ".join(plan.variables)
         say(f"    it passes no variables on; write into its entry's env: {names}", err=True)
-
-
-# A change: previewed, confirmed, applied
-
-
-def say_secrets(
-    settings: Settings, taken: Iterable[ExtractedSecret], *, stored: bool = False
-) -> None:
-    """Names the literal secrets that a variable replaces in the file to be written."""
-    where = ", and its value goes into the encrypted store" if stored else ""
-    for secret in taken:
-        blanks = "; it has blanks around it" if secret.blanks else ""
-        say(
-            f"{glyph('doubtful')} {plain(secret.server)}: {plain(secret.place)} is a literal secret, "
-            f"so ${{{secret.variable}}} stands there instead{where}{blanks}",
-            color=settings.color,
-        )
-
-
-def preview(changes: list[Change], machine: Machine, settings: Settings) -> None:
-    """Prints the preview of all changes."""
-    for change in changes:
-        new = " (new)" if change.before is None else ""
-        say(f"\n{plain(shown(change.path, machine))}{new}", color=settings.color)
-        if change.own:
-            say(f"$ {plain(shlex.join(change.own))}", color=settings.color)
-        for line in diff(change):
-            color = _COLORS.get(line[:1])
-            say(click.style(plain(line), fg=color) if color else plain(line), color=settings.color)
-
-
-def lines_of(changes: list[Change]) -> list[ChangeLine]:
-    return [ChangeLine(c.host, str(c.path), c.before is None, c.own, diff(c)) for c in changes]
-
-
-def apply_if_confirmed(
-    settings: Settings, command: str, changes: list[Change], agreed: Agreement
-) -> int | None:
-    """Applies the changes after confirmation; returns the number for `undo`, or None."""
-    return apply(settings, command, changes) if confirmed(settings, changes, agreed) else None
-
-
-def confirmed(settings: Settings, changes: list[Change], agreed: Agreement) -> bool:
-    """Asks whether to apply these changes; without any, and in a dry run, they are not."""
-    if agreed.dry_run or not changes:
-        return False
-    if agreed.yes or _confirmed(settings):
-        return True
-    say("nothing was changed", err=True)
-    return False
-
-
-def apply(settings: Settings, command: str, changes: list[Change]) -> int:
-    """Applies the changes; returns the number for `undo`."""
-
-    def starting(change: Change) -> None:
-        if change.own and settings.talkative:
-            say(f"running {change.own[0]} …", err=True)
-
-    return apply_changes(own_journal(os.environ), command, changes, starting).id
-
-
-def can_ask(settings: Settings) -> bool:
-    return not (settings.no_input or settings.json) and stdin_is_terminal()
-
-
-def _confirmed(settings: Settings) -> bool:
-    if not can_ask(settings):
-        raise HostUsage(
-            "needs_yes",
-            "confirmation required; rerun with --yes",
-            hint="nothing was changed; --dry-run shows what would be",
-        )
-    return click.confirm("\nwrite this?", default=False, err=True)
-
-
-# `undo`
-
-
-@click.command()
-@click.argument("number", metavar="[ID]", type=int, required=False)
-@click.option(
-    "--list", "listing", is_flag=True, help="Show what can be undone.", **variable("UNDO_LIST")
-)
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Everything, the newest first.",
-    **variable("UNDO_ALL"),
-)
-@global_options
-@click.pass_obj
-def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
-    """Undo what `install`, `uninstall` or `doctor --fix` has changed in the files of hosts, and what
-    `import`, `add`, `remove`, `enable`, `disable` or `init` has changed in the configuration.
-
-    A file that has not changed since is restored byte for byte. In one that has, only our edit is
-    reverted: what we added is removed, and what we removed is added again.
-
-    \b
-    Examples:
-      mcp-workbench undo --list
-      mcp-workbench undo          the last one
-      mcp-workbench undo 6        that one
-    """
-    journal = own_journal(os.environ)
-    if listing:
-        _list_records(settings, journal.records())
-        return DONE
-    if everything and number is not None:
-        raise click.UsageError("An ID and --all can't stand together")
-    last = journal.record(number)  # none is an error, of --all, too
-    records = journal.not_undone()[::-1] if everything else [last]
-    done = [(record, undo_record(journal, record)) for record in records]
-    if settings.json:
-        say_json([{"id": record.id, "files": files} for record, files in done])
-    else:
-        for record, files in done:
-            _print_undone(settings, record, files)
-    return DONE
-
-
-def _print_undone(settings: Settings, record: Record, files: list[Undone]) -> None:
-    machine = this_machine()
-    say(f"{record.id} {record.command}")
-    for file in files:
-        mark = glyph("doubtful" if file.left else "good")
-        place = plain(shown(Path(file.file), machine))
-        say(f"{mark} {place}: {_UNDONE[file.how]}", color=settings.color)
-        for name in file.left:
-            say(f"    {plain(name)} has changed since and stays")
-
-
-def _list_records(settings: Settings, records: list[Record]) -> None:
-    if settings.json:
-        say_json(
-            [
-                {
-                    "id": record.id,
-                    "command": record.command,
-                    "time": record.time,
-                    "undone": record.undone,
-                    "files": [step.file for step in record.steps],
-                }
-                for record in records
-            ]
-        )
-        return
-    if not records and settings.talkative:
-        say("nothing to undo: no file was changed yet", err=True)
-    machine = this_machine()
-    rows = [
-        (
-            str(record.id),
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(record.time)),
-            record.command,
-            "undone" if record.undone else "",
-            "  ".join(shown(Path(step.file), machine) for step in record.steps),
-        )
-        for record in records
-    ]
-    for line in table(rows):
-        say(line)

@@ -23,6 +23,7 @@ from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
     UNREACHABLE,
+    Decorated,
     Settings,
     global_options,
     stdin_is_terminal,
@@ -111,7 +112,10 @@ def lock(context: click.Context) -> int | None:
     """
     if context.invoked_subcommand is not None:
         return None
-    settings = context.ensure_object(Settings)
+    return _record(context.ensure_object(Settings))
+
+
+def _record(settings: Settings) -> int:
     from mcp_workbench.cli.lock_survey import lock_of, locked_specs, read_servers
     from mcp_workbench.config.lock_file import change_lock
 
@@ -129,18 +133,15 @@ def lock(context: click.Context) -> int | None:
         return entries
 
     after = change_lock(before.path, change)
+    reviews = [_again(s.review, after.servers.get(str(s.spec.address))) for s in servers]
     pending: list[ServerReview] = []
-    for server in servers:
-        entry = after.servers.get(str(server.spec.address))
-        review = _again(server.review, entry)
+    for server, review in zip(servers, reviews, strict=True):
         if not server.received.reason:
-            _keep_texts(after, server, entry)
-        pending += [review] if review.pending and not server.received.reason else []
-    failed = [server for server in servers if server.received.reason]
+            _keep_texts(after, server, review.entry)
+            pending += [review] if review.pending else []
+    failed = len(readable) < len(servers)
     if settings.json:
-        reports = [
-            _report(_again(s.review, after.servers.get(str(s.spec.address))), s) for s in servers
-        ]
+        reports = [_report(review, s) for review, s in zip(reviews, servers, strict=True)]
         say_json(LockReport(after.path, not pending and not failed, reports))
     else:
         _print_recorded(settings, before, after, servers, pending)
@@ -325,10 +326,13 @@ def _quoted(target: str) -> str:
 # Decisions of a person
 
 
+def _decision_arguments(function: Decorated) -> Decorated:
+    which = click.argument("which", metavar="TOOLBOX/SERVER[/TOOL]", shell_complete=complete_tool)
+    return which(click.argument("hash_", metavar="HASH")(global_options(function)))
+
+
 @lock.command("approve")
-@click.argument("which", metavar="TOOLBOX/SERVER[/TOOL]", shell_complete=complete_tool)
-@click.argument("hash_", metavar="HASH")
-@global_options
+@_decision_arguments
 @click.pass_obj
 def approve(settings: Settings, which: str, hash_: str) -> int:
     """Approve what `lock diff` has shown: all of a server, or one tool.
@@ -346,9 +350,7 @@ def approve(settings: Settings, which: str, hash_: str) -> int:
 
 
 @lock.command("reject")
-@click.argument("which", metavar="TOOLBOX/SERVER[/TOOL]", shell_complete=complete_tool)
-@click.argument("hash_", metavar="HASH")
-@global_options
+@_decision_arguments
 @click.pass_obj
 def reject(settings: Settings, which: str, hash_: str) -> int:
     """Reject what `lock diff` has shown: at the levels pin and review it stays hidden, without a warning.

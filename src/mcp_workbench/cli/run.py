@@ -11,10 +11,9 @@ import msgspec
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
+    Decorated,
     Settings,
-    attach_option,
-    global_options,
-    log_calls_option,
+    calling_options,
     variable,
 )
 from mcp_workbench.cli.terminal import ProgressLine, plain, say, say_json
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from mcp_workbench.cli.backends import Backend
     from mcp_workbench.core.script_texts import ScriptedCall
     from mcp_workbench.core.spec import ToolIdentifier
-    from mcp_workbench.gateway.scripts import CallEnd, ScriptAnswer, ScriptLimits
+    from mcp_workbench.gateway.scripts import CallEnd, ScriptAnswer, ScriptFailed, ScriptLimits
 
 LONGEST = 256 << 10  # bytes of a script
 MEGABYTE = 1 << 20
@@ -52,51 +51,37 @@ class RunReport(msgspec.Struct, frozen=True, rename="camel"):
     error: str = ""
 
 
+def _limit(
+    name: str, kind: click.FloatRange | click.IntRange, default: float, help: str
+) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        f"--{name}",
+        type=kind,
+        default=default,
+        show_default=True,
+        help=help,
+        **variable(f"RUN_{name.upper()}"),
+    )
+
+
 @click.command()
 @click.argument("file", metavar="FILE.py")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0.1, 3600),
-    default=10.0,
-    show_default=True,
-    help="How long it may compute, without waiting for calls.",
-    **variable("RUN_SECONDS"),
+@_limit(
+    "seconds",
+    click.FloatRange(0.1, 3600),
+    10.0,
+    "How long it may compute, without waiting for calls.",
 )
-@click.option(
-    "--total",
-    type=click.FloatRange(1, 86400),
-    default=300.0,
-    show_default=True,
-    help="Seconds in all, without waiting for answers on the terminal.",
-    **variable("RUN_TOTAL"),
+@_limit(
+    "total",
+    click.FloatRange(1, 86400),
+    300.0,
+    "Seconds in all, without waiting for answers on the terminal.",
 )
-@click.option(
-    "--memory",
-    type=click.IntRange(10, 4096),
-    default=100,
-    show_default=True,
-    help="Megabytes that it may need.",
-    **variable("RUN_MEMORY"),
-)
-@click.option(
-    "--calls",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    show_default=True,
-    help="Calls that it may make.",
-    **variable("RUN_CALLS"),
-)
-@click.option(
-    "--parallel",
-    type=click.IntRange(1, 256),
-    default=8,
-    show_default=True,
-    help="Calls at the same time; others wait.",
-    **variable("RUN_PARALLEL"),
-)
-@attach_option("RUN")
-@log_calls_option("RUN", "; the running workbench is not used then")
-@global_options
+@_limit("memory", click.IntRange(10, 4096), 100, "Megabytes that it may need.")
+@_limit("calls", click.IntRange(1, 100_000), 50, "Calls that it may make.")
+@_limit("parallel", click.IntRange(1, 256), 8, "Calls at the same time; others wait.")
+@calling_options("RUN")
 @click.pass_obj
 def run(  # noqa: PLR0913 - each is an option
     settings: Settings,
@@ -132,35 +117,40 @@ def run(  # noqa: PLR0913 - each is an option
     try:
         answer = _answered(settings, code, limits, log_calls)
     except ScriptFailed as error:
-        if settings.json:
-            report = RunReport(
-                ok=False,
-                value=msgspec.Raw(b"null"),
-                printed=error.printed,
-                calls=_calls(error.calls),
-                code=error.code,
-                error=error.message,
-            )
-            say_json(report)
-        else:
-            click.echo(_shown(error.printed), nl=False)
-            say(plain(f"{error.message}\n{error.hint}"), err=True, color=settings.color)
+        _print_failure(settings, error)
         return TOOL_ERROR
+    _print_answer(settings, answer)
+    return DONE
+
+
+def _print_failure(settings: Settings, error: ScriptFailed) -> None:
     if settings.json:
-        value = answer.value or msgspec.Raw(b"null")
-        calls_made = _calls(answer.calls)
-        say_json(
-            RunReport(
-                ok=True,
-                value=value,
-                printed=answer.printed,
-                calls=calls_made,
-                content=answer.content,
-            )
+        report = RunReport(
+            ok=False,
+            value=msgspec.Raw(b"null"),
+            printed=error.printed,
+            calls=_calls(error.calls),
+            code=error.code,
+            error=error.message,
         )
+        say_json(report)
+    else:
+        click.echo(_shown(error.printed), nl=False)
+        say(plain(f"{error.message}\n{error.hint}"), err=True, color=settings.color)
+
+
+def _print_answer(settings: Settings, answer: ScriptAnswer) -> None:
+    if settings.json:
+        report = RunReport(
+            ok=True,
+            value=answer.value or msgspec.Raw(b"null"),
+            printed=answer.printed,
+            calls=_calls(answer.calls),
+            content=answer.content,
+        )
+        say_json(report)
     elif answer.text:
         click.echo(_shown(answer.text), nl=not answer.text.endswith("\n"))
-    return DONE
 
 
 def _shown(text: str) -> str:
@@ -194,7 +184,7 @@ def _answered(settings: Settings, code: str, limits: ScriptLimits, log_calls: st
     from mcp_workbench.cli.backends import BackendOptions, with_backend
     from mcp_workbench.cli.call import person_of
     from mcp_workbench.gateway.script_worker import ScriptWorker
-    from mcp_workbench.gateway.scripts import ScriptRun
+    from mcp_workbench.gateway.scripts import ScriptRun, ScriptSource
     from mcp_workbench.transport.tasks import task_scope
 
     settings.open_log(reports_servers=True)
@@ -211,14 +201,14 @@ def _answered(settings: Settings, code: str, limits: ScriptLimits, log_calls: st
     async def ran(backend: Backend) -> ScriptAnswer:
         nonlocal script
 
-        async def make(tool: ToolIdentifier, arguments: msgspec.Raw) -> CallEnd:
+        async def make(tool: ToolIdentifier, arguments: msgspec.Raw, _number: int) -> CallEnd:
             return await _made(backend, tool, arguments, "" if script is None else script.id)
 
         def report(count: int, tool: str) -> None:
             line.progress({"progress": count, "message": tool})
 
         async with task_scope() as scope:
-            script = ScriptRun(ScriptWorker(scope.start), code, limits, make, report)
+            script = ScriptRun(ScriptWorker(scope.start), ScriptSource(code), limits, make, report)
             with line.waiting("running"):
                 return await script.answer()
 

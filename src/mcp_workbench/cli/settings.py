@@ -159,5 +159,15 @@ def attach_option(command: str) -> Callable[[Decorated], Decorated]:
     )
 
 
+def calling_options(command: str) -> Callable[[Decorated], Decorated]:
+    """Returns the options of a command that makes calls: `--attach`, `--log-calls` and the global ones."""
+
+    def decorate(function: Decorated) -> Decorated:
+        logged = log_calls_option(command, "; the running workbench is not used then")
+        return attach_option(command)(logged(global_options(function)))
+
+    return decorate
+
+
 def stdin_is_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]

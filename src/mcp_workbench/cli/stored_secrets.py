@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import click
 
-from mcp_workbench.cli.install import Agreement, can_ask
+from mcp_workbench.cli.file_changes import Agreement, can_ask
 from mcp_workbench.cli.settings import Decorated, Settings, variable
 from mcp_workbench.cli.terminal import glyph, say
 from mcp_workbench.config.expand import Environment

@@ -22,7 +22,9 @@ from mcp_workbench.transport.tasks import comes_within
 
 log = logging.getLogger(__name__)
 
-COMMAND_TIME = 2.0  # seconds for a reply; afterwards the connection counts as broken
+COMMAND_TIME = (
+    1.0  # seconds for a reply; afterwards the connection counts as broken. A third of a lease
+)
 CONNECT_TIME = 3.0  # seconds for a connection, with TLS and the password
 FIRST_PAUSE = pause(0.1)  # seconds between two attempts; doubled up to LONGEST_PAUSE
 LONGEST_PAUSE = pause(2.0)

@@ -132,7 +132,7 @@ class SharedLimits:
         )
         try:
             reply = await self._engine.run_script(_TAKE, keys, *counts, self._replica, LEASE)
-        except EngineAway:  # `changed` says so
+        except EngineAway:  # which is logged when it begins
             return None
         except EngineError as error:
             self._complain(str(error)[:200])
@@ -149,17 +149,19 @@ class SharedLimits:
             log.warning("limits of principals count on this replica alone: %s", reason)
         self._odd = True
 
-    def changed(self, now_ready: bool) -> None:  # noqa: FBT001 - a callback's one argument
-        """The engine has come or gone."""
-        if now_ready:
-            log.info("limits of principals count for all replicas")
-        else:
-            log.warning("the engine is away: limits of principals count on this replica alone")
-
     async def run(self, gateway: Gateway) -> None:
         """Share the limits of this gateway's principals, until cancelled."""
+
+        def changed(now_ready: bool) -> None:  # noqa: FBT001 - a callback's one argument
+            if gateway.quotas is None:  # nobody has any
+                return
+            if now_ready:
+                log.info("limits of principals count for all replicas")
+            else:
+                log.warning("the engine is away: limits of principals count on this replica alone")
+
         gateway.share_limits(self)
-        self._engine.on_change.append(self.changed)
+        self._engine.on_change.append(changed)
         try:
             while True:
                 await asyncio.sleep(RENEW)
@@ -167,7 +169,7 @@ class SharedLimits:
                     gateway.quotas.renew()
         finally:
             gateway.share_limits(None)
-            self._engine.on_change.remove(self.changed)
+            self._engine.on_change.remove(changed)
 
 
 def _read(reply: Any, wanted: Wanted) -> Granted | None:

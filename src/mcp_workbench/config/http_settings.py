@@ -49,6 +49,9 @@ class HttpReader:
         token: str = valid.get("token", "")
         if token:
             self.check_token(token, ("http", "token"), "http.token")
+        metrics_token: str = valid.get("metricsToken", "")
+        if metrics_token:
+            self.check_token(metrics_token, ("http", "metricsToken"), "http.metricsToken")
         named = [
             entry
             for name, item in valid.get("tokens", {}).items()
@@ -60,6 +63,8 @@ class HttpReader:
             tuple(valid.get("allowedOrigins", ())),
             tuple(named),
             self.auth(valid["auth"]) if "auth" in valid else None,
+            valid.get("metrics", False),
+            metrics_token,
         )
 
     def auth(self, value: Object) -> IssuerSettings | None:
@@ -150,13 +155,19 @@ def resolve_http(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bo
         msgspec.structs.replace(entry, token=values.value(entry.token, f"http.tokens.{entry.name}"))
         for entry in settings.tokens
     )
+    metrics_token = values.value(settings.metrics_token, "http.metricsToken")
     problems = values.problems
     auth = _resolved_auth(settings, environ, problems)
     if not loopback and not problems:
         problems += _too_open(settings, has_token=bool(token or named or auth))
+    closed = not loopback or bool(token or named or auth)
+    if closed and settings.metrics and not metrics_token and not problems:
+        problems.append(_open_metrics())
     if problems:
         raise ConfigError(snapshot.origin, tuple(problems))
-    return msgspec.structs.replace(settings, token=token, tokens=named, auth=auth)
+    return msgspec.structs.replace(
+        settings, token=token, tokens=named, auth=auth, metrics_token=metrics_token
+    )
 
 
 def with_http_secrets(snapshot: Snapshot, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -184,7 +195,7 @@ def with_secrets(
 
 def http_variables(settings: HttpSettings) -> tuple[str, ...]:
     """Returns the variables that the section refers to."""
-    texts = [settings.token, *(entry.token for entry in settings.tokens)]
+    texts = [settings.token, settings.metrics_token, *(entry.token for entry in settings.tokens)]
     if settings.auth is not None:
         from mcp_workbench.config.http_auth import texts_of  # few have an issuer
 
@@ -255,3 +266,10 @@ def _too_open(settings: HttpSettings, *, has_token: bool) -> list[Problem]:
         fix = 'write "http": {"allowedHosts": ["the-name-they-use"]}'
         problems.append(Problem("http.allowedHosts", message, fix, "WB-CONF-030"))
     return problems
+
+
+def _open_metrics() -> Problem:
+    """Returns what is missing for `/metrics` of a port that is not open to all."""
+    message = "not everybody may call here, and everybody could read /metrics"
+    fix = 'write "http": {"metricsToken": "${NAME}"}: the tokens of hosts do not open it'
+    return Problem("http.metricsToken", message, fix, "WB-CONF-065")

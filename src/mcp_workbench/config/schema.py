@@ -484,6 +484,12 @@ HTTP = {
     "allowedOrigins": Key(
         ORIGINS, "Web pages that may call it.", [], ["https://inspector.example.com"]
     ),
+    "metrics": Key(FLAG, "Serve figures for Prometheus at `/metrics`.", default=False),
+    "metricsToken": Key(
+        FILLED,
+        "The bearer token for `/metrics`, which opens nothing else.",
+        example="${SCRAPE_TOKEN}",
+    ),
 }
 TOKEN = {
     "token": Key(FILLED, "The bearer token itself.", example="${LAPTOP_TOKEN}"),

@@ -22,6 +22,7 @@ NAME = ".mcp-workbench"
 BUNDLES = "bundles"  # the folder of unpacked bundles in it
 CREDENTIALS = "credentials"  # that of sign-ins
 TASKS = "tasks"  # that of the key of tasks' ids
+SCRIPTS = "scripts"  # that of the key of suspended scripts, and of those that went on
 SECRETS = "secrets"  # that of the encrypted store
 
 PRIVATE = 0o600

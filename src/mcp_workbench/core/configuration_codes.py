@@ -241,4 +241,11 @@ CONFIGURATION_CODES = {
         "'cluster' is set. What encrypts the values that lie in the engine is installed only on request.",
         "pip install 'mcp-workbench-gateway[cluster]', in the environment of this program.",
     ),
+    "WB-CONF-065": Explanation(
+        "Everybody could read the metrics",
+        "'http.metrics' is true, and the port is not open to everybody: it has tokens or an issuer, or other machines "
+        "can reach it. /metrics shows names of toolboxes and servers and how they are used, and the tokens of hosts "
+        "do not open it.",
+        "Give it a token of its own, 'http.metricsToken', or leave 'http.metrics' out.",
+    ),
 }

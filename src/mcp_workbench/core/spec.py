@@ -431,6 +431,8 @@ class HttpSettings(msgspec.Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     tokens: tuple[NamedToken, ...] = ()
     auth: IssuerSettings | None = None
+    metrics: bool = False  # whether /metrics is served
+    metrics_token: str = ""
 
     @property
     def has_limits(self) -> bool:

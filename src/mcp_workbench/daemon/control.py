@@ -43,7 +43,7 @@ FORMAT = b"1"
 
 # Requests of a client. After COMMAND come the messages of `command_messages`.
 JOIN, COMMAND = b"join", b"command"
-STATUS, DOWN, RELOAD = b"status", b"down", b"reload"
+STATUS, FIGURES, DOWN, RELOAD = b"status", b"figures", b"down", b"reload"
 # Later messages of an attached process: its pipes, SIGTERM, SIGINT, heartbeat
 PIPES, ASKED, INTERRUPTED, PING = b"pipes", b"asked", b"interrupted", b"ping"
 # Responses

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,7 @@ class HostRegistry:
         self.is_stopping = False
         self.down: Callable[[], None] = lambda: None
         self.reload: Callable[[], None] = lambda: None
+        self.send_figures: Callable[[ControlConnection], Coroutine[Any, Any, None]]
         self.on_empty: Callable[[], None] = lambda: None  # called when the last host has left
 
     def handle(self, connection: ControlConnection, request: bytes, fields: list[bytes]) -> None:
@@ -107,6 +108,8 @@ class HostRegistry:
                 stopping=self.is_stopping,
             )
             connection.send(control.REPORT, msgspec.json.encode(status))
+        elif request == control.FIGURES:
+            self._scope.start(self.send_figures(connection), "figures")
         elif request == control.DOWN:
             connection.send(control.GOING, b"%d" % os.getpid())
             self.down()

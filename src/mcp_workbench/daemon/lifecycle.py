@@ -8,9 +8,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from mcp_workbench.app import Ending, following, run
 from mcp_workbench.config.load import load_config, owner_notice
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
-from mcp_workbench.daemon.control import control_server
+from mcp_workbench.daemon.control import ControlConnection, control_server
 from mcp_workbench.daemon.joined_hosts import HostRegistry
 from mcp_workbench.daemon.paths import (
     OWN_SOURCE,
@@ -35,6 +35,7 @@ from mcp_workbench.transport.process import close_to_others
 from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
+    from mcp_workbench.daemon.figures_reports import FiguresReports
     from mcp_workbench.server.http.front import HttpFront
     from mcp_workbench.transport.http.server import HttpServer
 
@@ -104,6 +105,7 @@ async def _serve(
         registry.down = end.asked
         async with _port(gateway, settings) as port, control_server(paths, registry):
             info.url = _url(settings, port)
+            registry.send_figures = _figures_sender(gateway, registry, port)
             _report_ready(info)
             log.info("started (pid %d) for %s", os.getpid(), paths.config)
             gc.freeze()  # the objects that exist now stay
@@ -164,6 +166,22 @@ async def _port(
     )
     async with port_of(gateway, *settings.address, http) as opened:
         yield opened
+
+
+def _figures_sender(
+    gateway: Gateway, registry: HostRegistry, port: tuple[HttpFront, HttpServer] | None
+) -> Callable[[ControlConnection], Coroutine[Any, Any, None]]:
+    reports: FiguresReports | None = None
+
+    async def send(connection: ControlConnection) -> None:
+        nonlocal reports
+        if reports is None:
+            from mcp_workbench.daemon.figures_reports import FiguresReports  # for `top` only
+
+            reports = FiguresReports(gateway, registry, port)
+        await reports.send(connection)
+
+    return send
 
 
 def _url(settings: DaemonSettings, port: tuple[HttpFront, HttpServer] | None) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mcp_workbench import __version__
+from mcp_workbench.transport.process_table import list_processes
 
 if TYPE_CHECKING:  # loaded in the daemon, and not by the command
     from mcp_workbench.core.catalogue import ServerHealth
@@ -24,8 +25,6 @@ if TYPE_CHECKING:  # loaded in the daemon, and not by the command
     from mcp_workbench.daemon.joined_hosts import JoinedHost
     from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.connection import Connection
-
-_GROUP, _PAGES = 2, 21  # fields of /proc/PID/stat after the name, which may contain anything
 
 
 class HostLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -223,23 +222,3 @@ def with_memory(status: Status) -> Status:
         servers=tuple(map(server, status.servers)),
         hosts=tuple(map(host, status.hosts)),
     )
-
-
-def list_processes() -> dict[int, tuple[int, int]]:
-    """Every process of this machine: its group and its resident pages. Empty on other systems."""
-    processes: dict[int, tuple[int, int]] = {}
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208
-    except OSError:
-        return processes
-    for name in names:
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:  # it has just ended
-            continue
-        if len(fields) > _PAGES:
-            processes[int(name)] = (int(fields[_GROUP]), int(fields[_PAGES]))
-    return processes

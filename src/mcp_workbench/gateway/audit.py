@@ -13,25 +13,20 @@ import os
 import time
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from mcp_workbench.config.audit_settings import KEY_BYTES, audit_key, audit_path
-from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
+from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.errors import CallFailed, Quarantined
-from mcp_workbench.gateway.arguments import has_failed, may_be_error
 from mcp_workbench.gateway.audit_file import AuditFile
+from mcp_workbench.gateway.call_summary import LOCAL, LONGEST_NAME, arguments_of, summary_of
 from mcp_workbench.gateway.interceptors import (
     CallOutcome,
-    Cancelled,
-    Completed,
     Failed,
     Interceptor,
     Refusal,
 )
 from mcp_workbench.gateway.reload import servers_of
-from mcp_workbench.protocol.translation import asks_for_input
 from mcp_workbench.schema.document import json_text
 from mcp_workbench.transport.stdio import JoinedWrites
 
@@ -45,17 +40,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The outcome in a line: one of these, or the code of the error for which there is no answer.
-OutcomeWord = Literal[
-    "ok", "tool_error", "server_error", "invalid_request", "input_required", "cancelled"
-]
 VERSION = 1  # of the format
-LONGEST_NAME = 256  # characters
 LONGEST_ENCODED = 400  # bytes of a name as JSON, which may be much longer than the name
-LOCAL = "local"  # the principal of a host that needs no token
 MAC_BYTES = 16
 _BLOCK = 64  # bytes of SHA-256
-_HEAD = 64  # bytes of a result; `input_required` results of ours say so at the very start
 _LINE = (
     b'{"v":%d,"ts":"%b.%03dZ","seq":%d,"pid":%d,%b%b"outcome":"%b","is_error":%b,"may_have_run":%b,'
     b'"retried":%b,"ms":{"total":%.3f,"queue":%.3f,"connect":%.3f,"server":%.3f},'
@@ -110,8 +98,8 @@ class AuditLog(Interceptor):
     def _line(self, call: Call, outcome: CallOutcome, end: float) -> bytes:
         self._count += 1
         request, now = call.request, time.time()
-        arguments = _arguments(request)
-        word, is_error, may_have_run, size = _summary(call, outcome)
+        arguments = arguments_of(request)
+        word, is_error, may_have_run, size = summary_of(call, outcome)
         sent, connecting = call.sent, call.connecting
         waited = (sent or end) - call.started - connecting
         if self._snapshot is not call.view.gateway.snapshot:
@@ -219,12 +207,6 @@ class ArgumentDigest:
         return outer.digest()[:MAC_BYTES].hex().encode()
 
 
-def _arguments(request: CallRequest) -> bytes:
-    if request.method != TOOLS_CALL:
-        return bytes(request.body)
-    return bytes(request.params.get("arguments", b""))
-
-
 @lru_cache(256)
 def _caller(principal: str, host: tuple[str, str], door: str, modern: bool) -> bytes:  # noqa: FBT001
     era = "modern" if modern else "legacy"
@@ -264,24 +246,3 @@ def _pin_state(call: Call, outcome: CallOutcome) -> bytes:
         review = connection.tools.reviews.get("tools")
         state = "" if review is None else review.states.get(request.tool.tool, "")
     return b',"pin_state":"%b"' % state.encode() if state else b""
-
-
-def _summary(call: Call, outcome: CallOutcome) -> tuple[str, bool, bool, int]:
-    """Return how a call ended: in a word, with an error or not, whether it may have run, its size."""
-    if isinstance(outcome, Completed):
-        word = _completed(outcome.result, modern=call.request.modern_host)
-        return word, word == "tool_error", True, len(outcome.result)
-    if isinstance(outcome, Failed):
-        return outcome.error.code, True, outcome.error.may_have_run, 0
-    if isinstance(outcome, Cancelled):
-        return "cancelled", False, call.sent > 0, 0
-    word = "invalid_request" if outcome.is_ours else "server_error"
-    return word, True, not outcome.is_ours, len(outcome.error)
-
-
-def _completed(result: msgspec.Raw | bytes, *, modern: bool) -> OutcomeWord:
-    if may_be_error(result):
-        return "tool_error" if has_failed(result) else "ok"
-    if not modern or bytes(memoryview(result)[:_HEAD]).find(b'"input_required"') < 0:
-        return "ok"
-    return "input_required" if asks_for_input(msgspec.Raw(result)) else "ok"

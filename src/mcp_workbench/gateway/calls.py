@@ -60,6 +60,7 @@ class Call(ResponseHandler):
     explains = False  # the outcome may have hints for its reader
     parent = ""  # the script that made it
     sent = 0.0  # when it was sent last, by the monotonic clock; 0: never
+    answered = 0.0  # when its server's answer was there, if somebody measures
     connecting = 0.0  # seconds that it has waited for its server to be ready
     is_resent = False
     pinned: Connection | None = None  # the only one on which it can be sent
@@ -180,7 +181,7 @@ class Call(ResponseHandler):
 
     def finish(self, outcome: CallOutcome) -> None:
         """End the call: the interceptors see the outcome, then it is delivered."""
-        way = self.view if self.route is None else self.route
+        way = self.view.without_route if self.route is None else self.route
         for interceptor in way.after:
             outcome = change(interceptor, self, outcome)
         observe(way.recorders, self, outcome)

@@ -75,6 +75,8 @@ class InputRounds:
         self._put = put
         self._repeat = repeat
         self._withdrawals: dict[str, Withdraw] = {}
+        self.required: InputRequired | None = None  # whose answers are not all there
+        self.answers: Members = {}
 
     def next(self, required: InputRequired) -> None:
         """Put the questions of another round. Fails the call if there were too many rounds."""
@@ -82,10 +84,15 @@ class InputRounds:
         if self.count > ROUNDS:
             self._call.give_up("protocol_error", "the server never stops asking")
             return
-        answers: Members = {}
+        self.go_on(required, {})
+
+    def go_on(self, required: InputRequired, answers: Members) -> None:
+        """Put the questions of this round that have no answer so far."""
+        self.required, self.answers = required, answers
         for key, question in required.questions.items():
-            answered = partial(self._answered, required, answers, key)
-            self._withdrawals[key] = self._put(question, answered)
+            if key not in answers:
+                answered = partial(self._answered, required, answers, key)
+                self._withdrawals[key] = self._put(question, answered)
         if not required.questions and self.count > 1:
             pause = min(PAUSE * 2 ** (self.count - 2), LONGEST_PAUSE)
             repeat = partial(self._repeat_if_complete, required, answers)
@@ -126,6 +133,7 @@ class InputRounds:
 
     def repeat_with(self, required: InputRequired, answers: Members) -> None:
         """All answers are there."""
+        self.required = None
         request = self._call.request.without_answers()
         params = {**request.params, "inputResponses": msgspec.Raw(msgspec.json.encode(answers))}
         if required.state is not None:

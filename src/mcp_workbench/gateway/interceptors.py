@@ -151,9 +151,9 @@ def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
 class AfterCall(NamedTuple):
     """Those that look at a call after it has ended, in this order."""
 
-    changing: tuple[Interceptor, ...]
-    recording: tuple[Interceptor, ...]
-    observing: tuple[Interceptor, ...]
+    after: tuple[Interceptor, ...]  # may change the outcome
+    recorders: tuple[Interceptor, ...]
+    observers: tuple[Interceptor, ...]
 
 
 def with_after(interceptors: Iterable[Interceptor]) -> AfterCall:

@@ -29,8 +29,10 @@ from pydantic_monty import (
     MontyCrashedError,
     MontyError,
     MontyRuntimeError,
+    MontySession,
     MontySyntaxError,
     NameLookupSnapshot,
+    __version__,
 )
 
 from mcp_workbench.core.script_values import parsed_text
@@ -51,6 +53,7 @@ FILE = "<python-input-1>"  # what the interpreter calls the script, which follow
 CALL = "call"
 SLEEPS = ("system.sleep", "system.async_sleep")
 _write = threading.Lock()
+_snapshot = threading.Lock()  # one at a time: each may be as large as a script's memory
 
 
 class ScriptStopped(Exception):
@@ -81,25 +84,39 @@ class PendingCall(msgspec.Struct):
 class Run(threading.Thread):
     """One script."""
 
-    def __init__(self, pool: Monty, request: messages.RunScript) -> None:
+    def __init__(self, pool: Monty, request: messages.RunScript | messages.ResumeScript) -> None:
         super().__init__(name=f"script {request.id}", daemon=True)
         self._pool = pool
         self._request = request
         self._limits = request.limits
         self._source = request.code.encode()
-        self._printed = CollectString(max_bytes=self._limits.output)
-        self._inbox: queue.SimpleQueue[messages.Settled | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[messages.Settled | messages.SnapshotScript | None] = (
+            queue.SimpleQueue()
+        )
         self._calls: dict[int, PendingCall] = {}  # that were not dispatched so far
         self._count = 0
         self._in_flight: set[int] = set()
+        self._before = ""  # what it has printed in another process
+        self._wanted: messages.SnapshotScript | None = None
+        self._state = request.state if isinstance(request, messages.ResumeScript) else None
+        if self._state is not None:
+            self._restore(self._state)
+        self._room = self._limits.output - len(self._before.encode())
+        self._printed = CollectString(max_bytes=max(self._room, 0))
         self._asleep: dict[int, float] = {}  # when these wake up
         self._settled: dict[int, Any] = {}  # that the script was not told so far
         self._worker = 0
         self._is_stopped = False
 
+    def _restore(self, state: messages.EngineState) -> None:
+        self._before, self._count = state.printed, state.count
+        self._in_flight.update(state.in_flight)
+        for one in state.unsent:
+            self._calls[one.call] = PendingCall(one.tool, one.arguments, one.start, one.end)
+
     # From the main thread
 
-    def settle(self, settled: messages.Settled) -> None:
+    def settle(self, settled: messages.Settled | messages.SnapshotScript) -> None:
         self._inbox.put(settled)
 
     def stop(self) -> None:
@@ -145,12 +162,13 @@ class Run(threading.Thread):
         return self._ended(value=msgspec.Raw(encoded))
 
     def _ended(self, **fields: Any) -> messages.Finished:
-        return messages.Finished(self._request.id, printed=self._printed.output, **fields)
+        printed = self._before + self._printed.output
+        return messages.Finished(self._request.id, printed=printed, **fields)
 
     def _failed(self, error: MontySyntaxError | MontyRuntimeError) -> messages.Finished:
         exception, shown = error.exception(), cut(error.display())
         kind, message = type(exception).__name__, str(exception)[:LONGEST_TEXT]
-        limit = limit_of(kind, message, self._limits.output)
+        limit = limit_of(kind, message, max(self._room, 0))
         if limit:
             return self._ended(limit=limit, message=message)
         frames = [frame for frame in error.traceback() if frame.filename in (FILE, "main.py")]
@@ -170,12 +188,7 @@ class Run(threading.Thread):
         with self._pool.checkout(limits=limits) as session:
             self._worker = session.worker_pid or 0
             try:
-                session.feed_run(PRELUDE)
-                snapshot = session.feed_start(
-                    self._request.code,
-                    external_lookup={CALL: _nothing},
-                    print_callback=self._printed,
-                )
+                snapshot = self._begin(session)
                 while not isinstance(snapshot, MontyComplete):
                     if self._is_stopped:
                         raise ScriptStopped
@@ -184,13 +197,26 @@ class Run(threading.Thread):
             finally:
                 self._worker = 0
 
+    def _begin(self, session: MontySession) -> Any:
+        lookup = {CALL: _nothing}
+        if self._state is None:
+            session.feed_run(PRELUDE)
+            return session.feed_start(
+                self._request.code, external_lookup=lookup, print_callback=self._printed
+            )
+        state, self._state = self._state, None
+        snapshot: Any = session.load_snapshot(
+            state.snapshot, external_lookup=lookup, print_callback=self._printed
+        )
+        return snapshot.resume(self._some_settled(snapshot))  # all is dispatched that it waits for
+
     def _step(self, snapshot: FunctionSnapshot | NameLookupSnapshot | FutureSnapshot) -> Any:
         if isinstance(snapshot, NameLookupSnapshot):
             return snapshot.resume_auto()
         if isinstance(snapshot, FutureSnapshot):
             position = snapshot.position
             self._dispatch(self._awaited(snapshot.pending_call_ids, position.start, position.end))
-            return snapshot.resume(self._some_settled(snapshot.pending_call_ids))
+            return snapshot.resume(self._some_settled(snapshot))
         if snapshot.is_os_function:
             if snapshot.function_name in SLEEPS:
                 return self._sleep(snapshot)
@@ -237,8 +263,9 @@ class Run(threading.Thread):
         if calls:
             send(messages.CallsMade(self._request.id, calls))
 
-    def _some_settled(self, pending: list[int]) -> dict[int, Any]:
-        """Wait until at least one of these has an outcome."""
+    def _some_settled(self, snapshot: FutureSnapshot) -> dict[int, Any]:
+        """Wait until at least one of the calls that the script waits for has an outcome."""
+        pending = snapshot.pending_call_ids
         while True:
             self._receive(wait=False)
             self._wake()
@@ -247,6 +274,8 @@ class Run(threading.Thread):
                 return done
             if not (self._in_flight or self._asleep):  # what is awaited waits for none of them
                 self._dispatch([id for id in pending if id in self._calls])
+            if self._wanted is not None:
+                self._tell_state(snapshot)
             self._receive(wait=True)
 
     def _receive(self, *, wait: bool, until: float | None = None) -> None:
@@ -258,6 +287,9 @@ class Run(threading.Thread):
                 settled = self._inbox.get(block=wait, timeout=timeout if wait else None)
                 if settled is None:
                     raise ScriptStopped
+                if isinstance(settled, messages.SnapshotScript):
+                    self._wanted, wait = settled, False
+                    continue
                 self._in_flight.discard(settled.call)
                 self._settled[settled.call] = answer_of(settled)
                 wait = False
@@ -269,8 +301,36 @@ class Run(threading.Thread):
             self._asleep[snapshot.call_id] = wake
             return snapshot.resume({"future": ...})
         while time.monotonic() < wake:
+            self._tell_state(None)
             self._receive(wait=True, until=wake)
         return snapshot.resume({"return_value": None})
+
+    def _tell_state(self, snapshot: FutureSnapshot | None) -> None:
+        """Tell the state of the script, which waits in this snapshot, if it was asked for."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is None:
+            return
+        if snapshot is None or self._asleep or self._settled:
+            send(messages.SnapshotTaken(wanted.id, why="it waits for more than calls"))
+            return
+        try:
+            with _snapshot:
+                dumped = snapshot.dump()
+        except MontyError as error:  # if its worker has ended, it fails with the next outcome
+            send(messages.SnapshotTaken(wanted.id, why=str(error)[:200]))
+            return
+        if len(dumped) > wanted.most:
+            why = f"its variables need more than {wanted.most >> 10} KiB"
+            send(messages.SnapshotTaken(wanted.id, why=why))
+            return
+        unsent = [
+            messages.UnsentCall(id, call.tool, call.arguments, call.start, call.end)
+            for id, call in self._calls.items()
+        ]
+        printed = self._before + self._printed.output
+        in_flight = sorted(self._in_flight)
+        state = messages.EngineState(__version__, dumped, printed, self._count, unsent, in_flight)
+        send(messages.SnapshotTaken(wanted.id, state))
 
     def _wake(self) -> None:
         now = time.monotonic()
@@ -364,16 +424,16 @@ def main() -> None:
     runs: dict[int, Run] = {}
     decode = msgspec.json.Decoder(messages.ToEngine).decode
     with Monty(min_processes=1, max_processes=MOST_WORKERS, max_checkouts_per_worker=1) as pool:
-        send(messages.EngineStarted())
+        send(messages.EngineStarted(__version__))
         for line in sys.stdin.buffer:
             message = decode(line)
-            if isinstance(message, messages.RunScript):
+            if isinstance(message, messages.RunScript | messages.ResumeScript):
                 for id in [id for id, run in runs.items() if not run.is_alive()]:
                     del runs[id]
                 runs[message.id] = run = Run(pool, message)
                 run.start()
             elif (known := runs.get(message.id)) is not None:
-                if isinstance(message, messages.Settled):
+                if isinstance(message, messages.Settled | messages.SnapshotScript):
                     known.settle(message)
                 else:
                     known.stop()

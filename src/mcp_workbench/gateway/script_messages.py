@@ -16,6 +16,27 @@ class EngineLimits(msgspec.Struct, frozen=True):
     output: int  # bytes of what it prints, and of its value
 
 
+class UnsentCall(msgspec.Struct, frozen=True, array_like=True):
+    """A call that the script has made, and that was not dispatched so far."""
+
+    call: int
+    tool: str
+    arguments: bytes  # JSON
+    start: int  # where it stands in the source, in bytes
+    end: int
+
+
+class EngineState(msgspec.Struct, frozen=True, array_like=True):
+    """A script that waits for calls: with it, any process that has this interpreter can go on."""
+
+    version: str  # of the interpreter
+    snapshot: bytes
+    printed: str
+    count: int  # calls that it has made
+    unsent: list[UnsentCall]
+    in_flight: list[int]
+
+
 # To the process
 
 
@@ -25,6 +46,22 @@ class RunScript(msgspec.Struct, frozen=True, tag="run"):
     id: int
     code: str
     limits: EngineLimits
+
+
+class ResumeScript(msgspec.Struct, frozen=True, tag="resume"):
+    """Go on with this script. Its state was verified: the interpreter trusts snapshots."""
+
+    id: int
+    code: str
+    limits: EngineLimits
+    state: EngineState
+
+
+class SnapshotScript(msgspec.Struct, frozen=True, tag="snapshot"):
+    """Tell its state, if it waits for calls; it goes on waiting."""
+
+    id: int
+    most: int  # bytes of a snapshot
 
 
 class Settled(msgspec.Struct, frozen=True, tag="settled"):
@@ -44,7 +81,7 @@ class StopScript(msgspec.Struct, frozen=True, tag="stop"):
     id: int
 
 
-ToEngine = RunScript | Settled | StopScript
+ToEngine = RunScript | ResumeScript | SnapshotScript | Settled | StopScript
 
 
 # From the process
@@ -52,6 +89,8 @@ ToEngine = RunScript | Settled | StopScript
 
 class EngineStarted(msgspec.Struct, frozen=True, tag="started"):
     """It takes scripts."""
+
+    version: str = ""  # of the interpreter
 
 
 class MadeCall(msgspec.Struct, frozen=True):
@@ -70,6 +109,14 @@ class CallsMade(msgspec.Struct, frozen=True, tag="calls"):
     calls: list[MadeCall]
 
 
+class SnapshotTaken(msgspec.Struct, frozen=True, tag="taken"):
+    """The state of a script, or why there is none."""
+
+    id: int
+    state: EngineState | None = None
+    why: str = ""
+
+
 class Finished(msgspec.Struct, frozen=True, tag="finished", omit_defaults=True):
     """The script has ended: with a value, an exception, at a limit, or with its worker."""
 
@@ -85,4 +132,4 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", omit_defaults=True):
     crash: str = ""  # how its worker ended
 
 
-FromEngine = EngineStarted | CallsMade | Finished
+FromEngine = EngineStarted | CallsMade | SnapshotTaken | Finished

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from typing import Any
 
@@ -18,15 +19,20 @@ import msgspec
 
 from mcp_workbench.config.script_support import INSTALL, can_run_scripts
 from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.core.script_slots import may_start, refusal_text
 from mcp_workbench.core.script_values import CallValue
 from mcp_workbench.gateway.script_messages import (
     CallsMade,
     EngineLimits,
     EngineStarted,
+    EngineState,
     Finished,
     FromEngine,
+    ResumeScript,
     RunScript,
     Settled,
+    SnapshotScript,
+    SnapshotTaken,
     StopScript,
     ToEngine,
 )
@@ -37,7 +43,6 @@ from mcp_workbench.transport.process import ChildProcess, ProcessSpec, running_c
 log = logging.getLogger(__name__)
 
 ENGINE = "mcp_workbench.gateway.script_engine"
-MOST_SCRIPTS = 64  # that run at once; each may use as much memory as its limit says
 IDLE = 120.0  # seconds without a script after which the process ends
 START = deadline(30.0)  # seconds for it to start
 # A line from it: the arguments of calls, or what a script returns and prints, escaped.
@@ -53,7 +58,8 @@ _PASSED_ON = (
 
 _NULL = msgspec.Raw(b"null")
 
-Received = Callable[[CallsMade | Finished], None]
+Received = Callable[[CallsMade | SnapshotTaken | Finished], None]
+Claim = Callable[[str], Awaitable[None]]  # gets the interpreter's version, and may raise
 StartTask = Callable[[Coroutine[Any, Any, None], str], Any]
 
 
@@ -61,6 +67,16 @@ class ScriptsUnavailable(WorkbenchError):
     """Scripts can't be run here, or not now."""
 
     code = "scripts_unavailable"
+
+
+class ScriptStart(msgspec.Struct, frozen=True):
+    """What is run, and for whom."""
+
+    code: str
+    limits: EngineLimits
+    principal: str = ""
+    state: EngineState | None = None  # it goes on from here
+    claim: Claim | None = None  # called before it does
 
 
 class ScriptWorker:
@@ -76,7 +92,7 @@ class ScriptWorker:
         """Of the process; 0 while there is none."""
         return 0 if self._process is None else self._process.pid
 
-    async def run(self, code: str, limits: EngineLimits, received: Received) -> RunningScript:
+    async def run(self, start: ScriptStart, received: Received) -> RunningScript:
         """Start a script, whose messages `received` gets. Raises ScriptsUnavailable."""
         if not can_run_scripts():
             raise ScriptsUnavailable("Scripts need the extra 'code'", hint=INSTALL)
@@ -84,7 +100,7 @@ class ScriptWorker:
         if process is None or process.is_over:
             process = self._process = EngineProcess()
             self._start(process.live(), "scripts")
-        return await process.run(next(self._numbers), code, limits, received)
+        return await process.run(next(self._numbers), start, received)
 
 
 class RunningScript:
@@ -103,6 +119,10 @@ class RunningScript:
         """Raise this exception where it waits for one of its calls."""
         self._process.settle(Settled(self.number, call, _NULL, exception, message))
 
+    def ask_state(self, most: int) -> None:
+        """Have it tell its state, with a snapshot of at most that many bytes."""
+        self._process.ask_state(SnapshotScript(self.number, most))
+
     def stop(self) -> None:
         """End it, unless it has ended; nothing more is received from it."""
         self._process.stop(self.number)
@@ -116,6 +136,8 @@ class EngineProcess:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._scripts: dict[int, Received] = {}
+        self._principals: dict[int, str] = {}  # whose they are
+        self._version = ""
         self._idle: asyncio.TimerHandle | None = None
 
     @property
@@ -126,25 +148,35 @@ class EngineProcess:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    async def run(
-        self, number: int, code: str, limits: EngineLimits, received: Received
-    ) -> RunningScript:
-        if len(self._scripts) >= MOST_SCRIPTS:
-            busy = f"{MOST_SCRIPTS} scripts are running"
+    async def run(self, number: int, start: ScriptStart, received: Received) -> RunningScript:
+        running = Counter(self._principals.values())
+        if not may_start(running, start.principal):
+            busy = refusal_text(running, start.principal)
             raise ScriptsUnavailable(busy, hint="Nothing was done; try again in a moment.")
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
         self._scripts[number] = received
+        self._principals[number] = start.principal
         is_started = False
         try:
             await self._started()
+            if start.claim is not None:
+                await start.claim(self._version)
             is_started = True
         finally:
             if not is_started:
-                self._scripts.pop(number, None)
-        self._send(RunScript(number, code, limits))
+                self._drop(number)
+                self._check_idle()
+        if start.state is None:
+            self._send(RunScript(number, start.code, start.limits))
+        else:
+            self._send(ResumeScript(number, start.code, start.limits, start.state))
         return RunningScript(self, number)
+
+    def _drop(self, number: int) -> Received | None:
+        self._principals.pop(number, None)
+        return self._scripts.pop(number, None)
 
     async def _started(self) -> None:
         if self._ready.done():
@@ -162,8 +194,12 @@ class EngineProcess:
         if settled.id in self._scripts:
             self._send(settled)
 
+    def ask_state(self, asked: SnapshotScript) -> None:
+        if asked.id in self._scripts:
+            self._send(asked)
+
     def stop(self, number: int) -> None:
-        if self._scripts.pop(number, None) is not None:
+        if self._drop(number) is not None:
             self._send(StopScript(number))
             self._check_idle()
 
@@ -201,19 +237,20 @@ class EngineProcess:
             error = ScriptsUnavailable(f"The process for scripts can't be used: {reason}")
             self._ready.set_exception(error)
             self._ready.exception()  # perhaps nobody waits for it any more
-        scripts, self._scripts = self._scripts, {}
+        scripts, self._scripts, self._principals = self._scripts, {}, {}
         for number, received in scripts.items():
             received(Finished(number, crash=reason))
 
     def _received(self, message: FromEngine) -> None:
         if isinstance(message, EngineStarted):
+            self._version = message.version
             self._ready.set_result(None)
             return
         received = self._scripts.get(message.id)
         if received is None:
             return
         if isinstance(message, Finished):
-            del self._scripts[message.id]
+            self._drop(message.id)
             self._check_idle()
         received(message)
 

@@ -2,7 +2,8 @@
 
 `ScriptRun` drives one script in the `ScriptWorker`: it makes the calls that the script waits for, a few at a time, gives
 it their outcomes, and builds the answer. Its owner makes the calls: a session of `server`, or the command `run`. A script
-is never run again by us. When it ends, calls that are still in flight are cancelled.
+is never run again by us. When it ends, calls that are still in flight are cancelled. One that waits for people can be taken
+out of this process (`state`), and goes on in another (`ScriptSource`).
 """
 
 from __future__ import annotations
@@ -38,15 +39,23 @@ from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed
 from mcp_workbench.gateway.script_messages import (
     CallsMade,
     EngineLimits,
+    EngineState,
     Finished,
     MadeCall,
+    SnapshotTaken,
 )
-from mcp_workbench.transport.tasks import task_scope
+from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
     from mcp_workbench.core.call_request import CallRequest
     from mcp_workbench.core.catalogue import Definition
-    from mcp_workbench.gateway.script_worker import RunningScript, ScriptWorker
+    from mcp_workbench.gateway.script_worker import (
+        Claim,
+        RunningScript,
+        ScriptStart,
+        ScriptWorker,
+    )
+    from mcp_workbench.gateway.suspended_scripts import RunState
 
 LONGEST_CODE = 256 << 10  # bytes of a script
 MOST_META = 64 << 10  # bytes of `_meta` of results that are part of the answer
@@ -104,8 +113,27 @@ class CallEnd(msgspec.Struct, frozen=True):
     definition: Definition | None = None
 
 
-MakeCall = Callable[[ToolIdentifier, msgspec.Raw], Awaitable[CallEnd]]
+# Makes a call, which the interpreter has given this number.
+MakeCall = Callable[[ToolIdentifier, msgspec.Raw, int], Awaitable[CallEnd]]
 Report = Callable[[int, str], None]  # how many calls have ended, and the tool of the last
+
+
+class OpenScriptCall(msgspec.Struct):
+    """A call that the script waits for."""
+
+    made: MadeCall
+    line: ScriptedCall
+
+
+class ScriptSource(msgspec.Struct):
+    """A script and whose it is; if it was suspended in another process, how it was left there."""
+
+    code: str
+    principal: str = ""
+    engine: EngineState | None = None
+    run: RunState | None = None
+    open: list[tuple[int, int, msgspec.Raw]] = []  # call, its place in the list, arguments
+    claim: Claim | None = None
 
 
 class ScriptClock:
@@ -116,6 +144,11 @@ class ScriptClock:
         self._since = 0.0
         self._open = 0  # questions
         self._timeout: asyncio.Timeout | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds that it may take still; it stands still now."""
+        return self._left
 
     def begin(self) -> asyncio.Timeout:
         loop = asyncio.get_running_loop()
@@ -159,38 +192,48 @@ class ScriptRun:
     def __init__(
         self,
         worker: ScriptWorker,
-        code: str,
+        source: ScriptSource,
         limits: ScriptLimits,
         make: MakeCall,
         report: Report | None = None,
     ) -> None:
-        self.id = f"script-{token_hex(6)}"
-        self.clock = ScriptClock(limits.total)
+        self._source = source
+        before = source.run
+        self.id = f"script-{token_hex(6)}" if before is None else before.script
+        self.clock = ScriptClock(limits.total if before is None else before.left)
         self._worker = worker
-        self._code = code
         self._limits = limits
         self._make = make
         self._report = report
         self._running: RunningScript | None = None
-        self._messages: asyncio.Queue[CallsMade | Finished] = asyncio.Queue()
+        self._messages: asyncio.Queue[CallsMade | SnapshotTaken | Finished] = asyncio.Queue()
         self._slots = asyncio.Semaphore(limits.parallel)
         self._calls: list[ScriptedCall] = []
+        self.open: dict[int, OpenScriptCall] = {}  # by the interpreter's number
+        self._wanted: asyncio.Future[SnapshotTaken] | None = None
         self._ended = 0  # calls
         self._kept: Members = {}  # content other than text, by handle
         self._kept_bytes = 0
         self._metas: list[tuple[str, msgspec.Raw]] = []
         self._meta_room = MOST_META
+        if before is not None:
+            self._restore(before)
+
+    def _restore(self, before: RunState) -> None:
+        self._calls, self._ended = list(before.calls), before.ended
+        for raw in before.kept.values():
+            self._keep(msgspec.Raw(raw))
+        for tool, raw in before.metas:
+            self._keep_meta(tool, msgspec.Raw(raw))
 
     async def answer(self) -> ScriptAnswer:
         """Run the script. Raises ScriptFailed, or another WorkbenchError if it could not be run."""
-        if len(self._code.encode()) > LONGEST_CODE:
+        if len(self._source.code.encode()) > LONGEST_CODE:
             raise InvalidCall(f"The script is longer than {LONGEST_CODE >> 10} KiB")
         finished = Finished(0, limit="total")
         try:
             async with self.clock.begin():
-                self._running = await self._worker.run(
-                    self._code, self._limits.engine, self._messages.put_nowait
-                )
+                self._running = await self._worker.run(self._start(), self._messages.put_nowait)
                 finished = await self._drive()
         except TimeoutError:
             pass
@@ -199,18 +242,41 @@ class ScriptRun:
                 self._running.stop()
         return self._answered(finished)
 
+    def _start(self) -> ScriptStart:
+        from mcp_workbench.gateway.script_worker import ScriptStart  # loads processes
+
+        one, limits = self._source, self._limits.engine
+        return ScriptStart(one.code, limits, one.principal, one.engine, one.claim)
+
     async def _drive(self) -> Finished:
         async with task_scope() as calling:  # its end cancels the calls that nobody waits for
+            for number, place, arguments in self._source.open:
+                line = self._calls[place]
+                self._begin(calling, MadeCall(number, line.tool, arguments, line.line), line)
             while True:
                 message = await self._messages.get()
                 if isinstance(message, Finished):
+                    self._tell(SnapshotTaken(0, why="it has ended"))
                     return message
+                if isinstance(message, SnapshotTaken):
+                    self._tell(message)
+                    continue
                 for made in message.calls:
                     line = ScriptedCall(made.tool, made.line, "not sent")
                     self._calls.append(line)
-                    calling.start(self._call(made, line), f"{self.id} {made.tool}")
+                    self._begin(calling, made, line)
+
+    def _begin(self, calling: TaskScope, made: MadeCall, line: ScriptedCall) -> None:
+        self.open[made.call] = OpenScriptCall(made, line)
+        calling.start(self._call(made, line), f"{self.id} {made.tool}")
 
     async def _call(self, made: MadeCall, line: ScriptedCall) -> None:
+        try:
+            await self._made(made, line)
+        finally:
+            self.open.pop(made.call, None)
+
+    async def _made(self, made: MadeCall, line: ScriptedCall) -> None:
         try:
             tool = tool_named(made.tool)
         except NotFound as error:
@@ -219,11 +285,39 @@ class ScriptRun:
             return
         async with self._slots:
             line.state = "cancelled, may have run"
-            end = await self._make(tool, made.arguments)
+            end = await self._make(tool, made.arguments, made.call)
         self._conclude(made, line, end)
         self._ended += 1
         if self._report is not None:
             self._report(self._ended, made.tool)
+
+    # Another process goes on
+
+    async def engine_state(self, most: int) -> SnapshotTaken:
+        """The interpreter's state while it waits for calls, with a snapshot of at most that many bytes."""
+        if self._running is None:
+            return SnapshotTaken(0, why="it has not started")
+        self._wanted = asyncio.get_running_loop().create_future()
+        self._running.ask_state(most)
+        return await self._wanted
+
+    def _tell(self, taken: SnapshotTaken) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(taken)
+
+    def run_state(self) -> RunState:
+        """What it has used and made so far."""
+        from mcp_workbench.gateway.suspended_scripts import RunState  # only where it is needed
+
+        kept = {handle: bytes(raw) for handle, raw in self._kept.items()}
+        metas = [(tool, bytes(raw)) for tool, raw in self._metas]
+        return RunState(self.id, self.clock.left, self._ended, self._calls, kept, metas)
+
+    def place(self, call: OpenScriptCall) -> int:
+        """Where the call is in the list of calls."""
+        return next(n for n, line in enumerate(self._calls) if line is call.line)
+
+    # Outcomes
 
     def _conclude(self, made: MadeCall, line: ScriptedCall, end: CallEnd) -> None:
         outcome = end.outcome
@@ -276,7 +370,7 @@ class ScriptRun:
     # The answer
 
     def _answered(self, finished: Finished) -> ScriptAnswer:
-        failure, code = failure_text(finished, self._code, self._limits)
+        failure, code = failure_text(finished, self._source.code, self._limits)
         if failure:
             raise ScriptFailed(failure, calls=self._calls, printed=finished.printed, code=code)
         return ScriptAnswer(

@@ -8,13 +8,15 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+import msgspec
+
 from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedServer, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.gateway.calls import Call
-from mcp_workbench.gateway.interceptors import Interceptor, with_after
+from mcp_workbench.gateway.interceptors import AfterCall, Interceptor, with_after
 from mcp_workbench.gateway.routes import Route, Routes
 from mcp_workbench.timing import pause
 from mcp_workbench.upstream import reports
@@ -82,6 +84,11 @@ class Scopes:
             scope.snapshot = scope.of(snapshot)
         self.warnings = ()
 
+    def renew(self) -> None:
+        """Have every route compiled again: the same configuration, as a new object."""
+        for scope in (self.whole, *self._parts):
+            scope.snapshot = msgspec.structs.replace(scope.snapshot)
+
 
 class View:
     """A gateway as seen by one principal, through one host or none."""
@@ -98,9 +105,6 @@ class View:
         self.scope = scope
         self.principal = principal
         self.interceptors = interceptors  # of all calls from here, beside those of the gateway
-        # Of calls without a route:
-        everybody = (*gateway.interceptors, *interceptors)
-        self.after, self.recorders, self.observers = with_after(everybody)
         self.routes = Routes()
         self._host = host
         self._pool = gateway.pool
@@ -109,6 +113,11 @@ class View:
     def snapshot(self) -> Snapshot:
         """The current configuration, as far as it is visible here."""
         return self.scope.snapshot
+
+    @property
+    def without_route(self) -> AfterCall:
+        """Who looks at calls that ended before they had a route."""
+        return with_after((*self.gateway.interceptors, *self.interceptors))
 
     def narrowed(
         self, shows: Shows, *, principal: str = "", account: str = "", private: bool = False
@@ -193,8 +202,16 @@ class View:
             from mcp_workbench.gateway.call_limits import CallLimit  # only where it is configured
 
             limit = (CallLimit(self.gateway.quotas, self.principal),)
+        first = self.gateway.first_interceptors
         # What is approved is not changed any more, so gates come after interceptors of programs.
-        interceptors = (*limit, *policy, *self.gateway.interceptors, *gates, *self.interceptors)
+        interceptors = (
+            *first,
+            *limit,
+            *policy,
+            *self.gateway.interceptors,
+            *gates,
+            *self.interceptors,
+        )
         return Route(request, spec, connection, self, interceptors)
 
     async def dispatch(self, call: Call) -> None:

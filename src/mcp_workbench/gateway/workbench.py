@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import OnApproval, SessionApprovals
     from mcp_workbench.gateway.audit import AuditLog
     from mcp_workbench.gateway.call_limits import PrincipalQuotas, SharedCounts
+    from mcp_workbench.gateway.call_meter import CallMeter
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.script_worker import ScriptWorker
     from mcp_workbench.gateway.sign_ins import SignIns
+    from mcp_workbench.gateway.suspended_scripts import ScriptSeals
     from mcp_workbench.gateway.task_handles import Tasks
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
@@ -151,6 +153,7 @@ class Gateway(Lifetime):
         log_calls: str = "",
     ) -> None:
         self.interceptors = tuple(interceptors)  # of every call
+        self.first_interceptors: tuple[Interceptor, ...] = ()  # of those that have a route
         environ = os.environ if environ is None else environ
         self.audits: tuple[AuditLog, ...] = ()
         if log_calls or snapshot.audit is not None:
@@ -221,6 +224,31 @@ class Gateway(Lifetime):
         if self.quotas is not None:
             self.quotas.shared = shared
 
+    def intercept(
+        self, *interceptors: Interceptor, first: tuple[Interceptor, ...] = ()
+    ) -> Callable[[], None]:
+        """Show every call from now on to these, too; returns what ends that.
+
+        `first` see an outcome before anything has changed it.
+        """
+        self.interceptors += interceptors
+        self.first_interceptors += first
+        self.scopes.renew()
+
+        def end() -> None:
+            self.interceptors = tuple(i for i in self.interceptors if i not in interceptors)
+            self.first_interceptors = tuple(i for i in self.first_interceptors if i not in first)
+            self.scopes.renew()
+
+        return end
+
+    @cached_property
+    def meter(self) -> CallMeter:
+        """Measures calls while somebody looks."""
+        from mcp_workbench.gateway.call_meter import CallMeter  # only for those who look
+
+        return CallMeter(self)
+
     @cached_property
     def kept_results(self) -> KeptResults:
         """Long results of all hosts, which share one limit."""
@@ -234,6 +262,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.script_worker import ScriptWorker  # only with a script
 
         return ScriptWorker(self.pool.start)
+
+    @cached_property
+    def script_seals(self) -> ScriptSeals:
+        """Seals the scripts of modern hosts that wait for people."""
+        from mcp_workbench.gateway.suspended_scripts import ScriptSeals  # only where one does
+
+        return ScriptSeals(self.pool.context.environ)
 
     @cached_property
     def approvals(self) -> SessionApprovals:

@@ -38,6 +38,16 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 URL_ELICITATION_NEEDED = -32042
 
+# The member of `params` that the header Mcp-Name repeats.
+NAMED_BY = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+
 # Errors that the host itself handles, not the model: they stay errors everywhere.
 FOR_THE_HOST = frozenset({MISSING_CAPABILITY, URL_ELICITATION_NEEDED})
 # Errors about our own request to a server: a host would think they are about its own.

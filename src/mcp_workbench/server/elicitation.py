@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import SessionApprovals
     from mcp_workbench.protocol.signed_state import SignedState
     from mcp_workbench.server.session import HostSession
-    from mcp_workbench.server.suspended_calls import Expiry
+    from mcp_workbench.server.suspended_calls import Expiry, RequestStates
     from mcp_workbench.upstream.connection import Connection
 
 NOTHING = msgspec.Raw(b"{}")
@@ -304,13 +304,18 @@ class Sender(Protocol):
 class InputRequests:
     """The questions that are open, to legacy hosts and modern ones."""
 
-    def __init__(self, principal: str = "anonymous", suspended: Expiry | None = None) -> None:
+    def __init__(
+        self,
+        principal: str = "anonymous",
+        suspended: Expiry | None = None,
+        states: Callable[[str], RequestStates] | None = None,
+    ) -> None:
         # Loads hashing and random numbers.
         from mcp_workbench.server.suspended_calls import RequestStates, SuspendedCalls
 
         self.numbers = count(1)
         self._asked: dict[bytes, AnswerCallback] = {}
-        self.states = RequestStates(principal)
+        self.states = RequestStates(principal) if states is None else states(principal)
         self.suspended_calls = SuspendedCalls(self.states, {} if suspended is None else suspended)
         self._approvals: SessionApprovals | None = None
 

@@ -259,6 +259,10 @@ class HostCall(Call):
         self.pause()
         return True
 
+    def moves(self, suspension: Suspension, hold: Callable[[], None]) -> bool:
+        """Whether it asks its host by itself, in a way that binds it to no process; `hold` is how it can't."""
+        return False
+
     def give_way(self) -> bool:
         """Give up a suspended call whose host has not come back."""
         if self.suspended and self.suspension is not None:

@@ -1,7 +1,8 @@
 """`run_script`: the request of a host that runs a script, and the calls that the script makes.
 
 A `ScriptRequest` lives in a task of the pool, not of its session: a modern host is asked by answering its request, and
-comes back with another one while the script waits. A `ScriptCall` takes the path of every call, on behalf of the same
+comes back with another one while the script waits. If all its open calls can be moved, the script does not stay here
+meanwhile (`server/moved_scripts.py`). A `ScriptCall` takes the path of every call, on behalf of the same
 host; its parent is the script. Whatever a person is asked because of it is asked through the request (`ask`), and the
 script's clock stands still meanwhile.
 """
@@ -37,6 +38,7 @@ from mcp_workbench.gateway.scripts import (
     ScriptFailed,
     ScriptLimits,
     ScriptRun,
+    ScriptSource,
     refusal,
     unknown_arguments,
 )
@@ -51,21 +53,28 @@ from mcp_workbench.protocol.extensions import without_tasks
 from mcp_workbench.server import text
 from mcp_workbench.server.call_approvals import HostApprover, approval_answer, approval_question
 from mcp_workbench.server.host_calls import HostCall
+from mcp_workbench.server.parse import RequestError
 from mcp_workbench.server.wrong_arguments import read_last
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import ErrorObject, Outcome
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import Approver
+    from mcp_workbench.gateway.suspended_scripts import AskedApproval, AskedInput
     from mcp_workbench.server.session import HostSession
+    from mcp_workbench.server.suspended_calls import Suspension
 
 PROGRESS = "notifications/progress"
+STATE_START = b'"wbs1.'  # of a `requestState` that is a whole script
+NOTHING = msgspec.Raw(b"")
 META_KEY = "mcp-workbench/calls"  # in `_meta` of an answer: `_meta` of the results, with their tool
 SCRIPT_KEY = "mcp-workbench/script"  # likewise: the `parent` of its calls in the audit
+HELD_KEY = "mcp-workbench/held"  # in `_meta` of questions: why only this process takes the answers
 _NOT_INHERITED = ("progressToken",)  # members of `_meta` that belong to the script's request alone
 _BUG = msgspec.Raw(
     jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench failed; see its log")
 )
+MOVED = b'{"resultType":"input_required"}'  # how its calls end in the audit
 _WRITE = 'Write {"code": "…"}, a program as text.'
 
 
@@ -82,7 +91,13 @@ class ScriptRequest(HostCall):
     def __init__(self, session: HostSession, id: bytes, request: CallRequest) -> None:
         super().__init__(session, id, request)
         self.script: ScriptRun | None = None
-        self._budgets: set[int] = set()  # of the servers that it has called
+        self.source = ScriptSource("", session.view.principal)
+        self.calls: dict[int, ScriptCall] = {}  # by the interpreter's number
+        self.asked: dict[int, AskedApproval | AskedInput] = {}  # before, of calls that go on
+        self.answers: Members = {}  # of the host, to what was asked then
+        self.budgets: set[int] = set()  # of the servers that it has called
+        self.changed = asyncio.Event()  # a call of it has ended, or asks something
+        self.held = ""  # why it does not leave this process while its host is asked
 
     @property
     def is_held(self) -> bool:
@@ -99,6 +114,8 @@ class ScriptRequest(HostCall):
             outcome = Completed(await self._result())
         except WorkbenchError as error:
             outcome = Completed(text.error_result(error))
+        except RequestError as error:
+            outcome = Rejected(msgspec.Raw(error.error), is_ours=True)
         except asyncio.CancelledError:
             outcome = Cancelled("the host has cancelled the script")
             raise
@@ -107,7 +124,8 @@ class ScriptRequest(HostCall):
 
     async def _result(self) -> bytes:
         worker, limits = self.view.gateway.scripts, ScriptLimits()
-        self.script = script = ScriptRun(worker, self._code(), limits, self._make, self._report)
+        self.source.code = self._code()
+        self.script = script = ScriptRun(worker, self.source, limits, self._make, self._report)
         try:
             answer = await script.answer()
         except ScriptFailed as error:
@@ -120,7 +138,7 @@ class ScriptRequest(HostCall):
         except (msgspec.DecodeError, RecursionError):
             raise InvalidCall("run_script takes a script as 'code'", hint=_WRITE) from None
 
-    async def _make(self, tool: ToolIdentifier, arguments: msgspec.Raw) -> CallEnd:
+    async def _make(self, tool: ToolIdentifier, arguments: msgspec.Raw, number: int) -> CallEnd:
         meta = {key: raw for key, raw in self.request.meta.items() if key not in _NOT_INHERITED}
         host = self.request
         capabilities = without_tasks(host.capabilities)
@@ -128,13 +146,18 @@ class ScriptRequest(HostCall):
         call = ScriptCall(self, request)
         spec = self.view.snapshot.find(tool.address)
         if spec is not None:
-            self._budgets.add(self.view.snapshot.toolbox(tool.toolbox).budget(spec))
-        return await call.ended()
+            self.budgets.add(self.view.snapshot.toolbox(tool.toolbox).budget(spec))
+        self.calls[number] = call
+        try:
+            return await call.ended(self.asked.pop(number, None))
+        finally:
+            del self.calls[number]
+            self.changed.set()
 
     # The answer
 
     def _within_budget(self, result: bytes) -> bytes:
-        budget = min(self._budgets - {0}, default=ANSWER_BUDGET)
+        budget = min(self.budgets - {0}, default=ANSWER_BUDGET)
         kept, owner = self.view.gateway.kept_results, self.session.results_owner
         return bytes(within_budget(result, budget, kept, owner))
 
@@ -167,6 +190,33 @@ class ScriptRequest(HostCall):
             return requests.suspended_calls.suspend(self, question, answered)
         return requests.ask(self.session, question, self.id, answered)
 
+    def moves(self, suspension: Suspension, hold: Callable[[], None]) -> bool:
+        from mcp_workbench.server.moved_scripts import move  # only where a person is asked
+
+        suspension.gathering = True  # further questions join the open ones
+
+        async def ask() -> None:
+            self.held = await move(self)
+            suspension.gathering = False
+            if self.held:
+                hold()
+
+        self.view.gateway.pool.start(ask(), f"ask for {self.id.decode()}")
+        return True
+
+    def leave(self) -> None:
+        """End the script here without an outcome: another process goes on with it."""
+        for call in self.calls.values():
+            call.leave()
+        if self._task is not None:
+            self._task.cancel()
+
+    def reply_questions(self, result: bytes) -> None:
+        if self.held:
+            meta = msgspec.json.encode({HELD_KEY: self.held})
+            result = b'%b,"_meta":%b}' % (result[:-1], meta)
+        super().reply_questions(result)
+
     def resume(self, session: HostSession, id: bytes) -> None:
         if self.suspension is not None:
             self.suspension.rounds = 0  # each of its calls may ask
@@ -191,7 +241,10 @@ class ScriptCall(HostCall):
         super().__init__(script.session, script.id, request)
         self.parent = "" if script.script is None else script.script.id
         self._script = script
-        self._rounds: InputRounds | None = None
+        self.approval_asked: Asked | None = None  # a person is asked whether it is sent
+        self.rounds: InputRounds | None = None
+        self._is_moved = False  # with its script, to another process
+        self._waiting_servers = 0  # questions for whose answer a server waits
         self._withdrawals: list[Callable[[], None]] = []
         self._end: asyncio.Future[CallOutcome] = asyncio.get_running_loop().create_future()
 
@@ -199,15 +252,39 @@ class ScriptCall(HostCall):
     def results_owner(self) -> object:
         return None  # the script gets results whole; its answer is cut
 
-    async def ended(self) -> CallEnd:
-        """Send it, and await its outcome. If that is cancelled, so is the call."""
+    async def ended(self, asked: AskedApproval | AskedInput | None = None) -> CallEnd:
+        """Send it, and await its outcome. If that is cancelled, so is the call.
+
+        `asked` is what its person was asked about it in another process.
+        """
         try:
-            await self._send()
+            if asked is None or self._takes_answers(asked):
+                await self._send()
             outcome = await self._end
         except asyncio.CancelledError:
-            self.cancel("the script has ended")
+            if not self._is_moved:
+                self.cancel("the script has ended")
             raise
         return CallEnd(outcome, self.request, self.definition)
+
+    def leave(self) -> None:
+        """End it here: another process goes on with its script."""
+        self._is_moved = True
+        self.abandon("its script goes on elsewhere")
+        self.finish(Completed(MOVED))
+
+    def _takes_answers(self, asked: AskedApproval | AskedInput) -> bool:
+        """Whether it is to be sent now: with its approval, or to ask again. Otherwise it goes on by itself."""
+        from mcp_workbench.gateway.suspended_scripts import AskedInput  # loaded by then
+        from mcp_workbench.server.moved_scripts import take_approval, take_input
+
+        if not isinstance(asked, AskedInput):
+            return take_approval(self, asked, self._script.answers)
+        required, answers = take_input(self, asked, self._script.answers)
+        self.rounds = InputRounds(self, self._put_round, self._repeat)
+        self.rounds.count = asked.round
+        self.rounds.go_on(required, answers)
+        return False
 
     async def _send(self) -> None:
         try:
@@ -231,7 +308,7 @@ class ScriptCall(HostCall):
         Call.settled(self, answer)  # no host waits for the bytes
 
     def deliver(self, outcome: CallOutcome) -> None:
-        if not self._end.done():
+        if not self._end.done() and not self._is_moved:
             self._end.set_result(outcome)
 
     def progressed(self, params: msgspec.Raw) -> None:
@@ -248,15 +325,37 @@ class ScriptCall(HostCall):
         return ScriptApprover(self)
 
     def is_repeatable(self) -> bool:
-        return self._rounds is None
+        return self.rounds is None
+
+    @property
+    def can_move(self) -> bool | None:
+        """Whether another process could go on with it; None: not now, but perhaps soon."""
+        if self._waiting_servers:
+            return False
+        required = None if self.rounds is None else self.rounds.required
+        is_asked = required is not None and bool(required.questions)
+        return True if is_asked or self.approval_asked is not None else None
 
     def put(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
-        """Put a question; the deadline of this call and the clock of the script stand still meanwhile."""
+        """Put a question of a server that waits for the answer."""
+        return self.ask(question, answered, 1)
+
+    def ask(
+        self, question: Question, answered: AnswerCallback, waiting: int = 0
+    ) -> Callable[[], None]:
+        """Put a question; the deadline of this call and the clock of the script stand still meanwhile.
+
+        `waiting` is how many servers wait for its answer.
+        """
         script = self._script.script
         end_pause = (lambda: None) if script is None else script.clock.pause()
         self.pause()
+        self._waiting_servers += waiting
 
         def over() -> None:
+            nonlocal waiting
+            self._waiting_servers -= waiting
+            waiting = 0
             end_pause()
             self.proceed()
 
@@ -265,6 +364,7 @@ class ScriptCall(HostCall):
             answered(result, error)
 
         withdraw = self._script.ask(question, answer)
+        self._script.changed.set()
 
         def withdrawn() -> None:
             over()
@@ -277,8 +377,8 @@ class ScriptCall(HostCall):
         withdrawals, self._withdrawals = self._withdrawals, []
         for withdraw in withdrawals:
             withdraw()
-        if self._rounds is not None:
-            self._rounds.withdraw()
+        if self.rounds is not None:
+            self.rounds.withdraw()
 
     def questioned(self, result: msgspec.Raw) -> None:
         required = read_questions(self, result)
@@ -290,16 +390,16 @@ class ScriptCall(HostCall):
                 why = f"the server wants {question.method}, and this host can't be asked for that"
                 self.give_up("protocol_error", why)
                 return
-        if self._rounds is None:
-            self._rounds = InputRounds(self, self._put_round, self._repeat)
-        self._rounds.next(required)
+        if self.rounds is None:
+            self.rounds = InputRounds(self, self._put_round, self._repeat)
+        self.rounds.next(required)
 
     def _put_round(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         if not self.request.modern_host:
             from secrets import token_urlsafe
 
             question = for_legacy_host(question, token_urlsafe(16))
-        return self.put(question, answered)
+        return self.ask(question, answered)
 
     def _repeat(self) -> None:
         self.run(self._send(), f"repeat {self.request.tool}")
@@ -322,10 +422,13 @@ class ScriptApprover(HostApprover):
             if not answer.done():
                 answer.set_result(approval_answer(result, lasting=asked.request.lasting))
 
-        withdraw = self._script_call.put(approval_question(asked), answered)
+        call = self._script_call
+        call.approval_asked = asked
+        withdraw = call.ask(approval_question(asked), answered)
         try:
             return await answer
         finally:
+            call.approval_asked = None
             withdraw()
 
 
@@ -335,5 +438,10 @@ def run_script(session: HostSession, id: bytes, members: Members, meta: Members)
     tool = ToolIdentifier("", "", "run_script")
     request = CallRequest(tool, members, meta, session.era.modern, declared)
     call = ScriptRequest(session, id, request)
+    if bytes(memoryview(members.get("requestState", NOTHING))[:6]) == STATE_START:
+        from mcp_workbench.server.moved_scripts import go_on
+
+        go_on(call)
+        return
     if session.elicitation.take_answers(call):  # otherwise a suspended script goes on
         call.begin()

@@ -208,6 +208,18 @@ class HostSession:
         else:
             self.refuse(id, error.error)
 
+    # With replicas: what another one needs to go on with this session
+
+    def remembered(self) -> tuple[tuple[str, ...], bytes, tuple[str, ...]]:
+        """The toolboxes that its host has opened, its log level as written, the URIs that it subscribed to."""
+        level = self._primitives.log_level
+        uris = self._primitives.subscribed_uris
+        return self._tool_view.opened_toolboxes, b"" if level is None else bytes(level), uris
+
+    def reopen(self, toolbox: str) -> None:
+        """Its host has opened this toolbox already."""
+        self._tool_view.opened(toolbox)
+
     # Opening the conversation
 
     def _initialize(self, id: bytes, members: Members, meta: Members) -> None:

@@ -144,6 +144,11 @@ class SessionPrimitives:
         """The servers whose resources the host has subscribed to."""
         return frozenset() if self._loaded is None else self._loaded.subscriptions.servers
 
+    @property
+    def subscribed_uris(self) -> tuple[str, ...]:
+        """The resources that a legacy host has subscribed to."""
+        return () if self._loaded is None else self._loaded.subscriptions.uris
+
     async def opened(self, toolbox: str) -> None:
         """Notify a legacy host of the lists that an opened toolbox adds to."""
         if self._loaded is None or self._session.era.modern:

@@ -277,6 +277,10 @@ class ToolView:
         self._opened.append(toolbox)
         return self.dynamic
 
+    @property
+    def opened_toolboxes(self) -> tuple[str, ...]:
+        return tuple(self._opened)
+
     def toolboxes(self, *, modern: bool) -> list[str]:
         """The toolboxes that the host sees: the opened ones; all of them if it is modern."""
         return [box for box in self._view.snapshot.toolboxes if self.sees(box, modern=modern)]

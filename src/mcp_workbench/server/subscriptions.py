@@ -89,6 +89,11 @@ class Subscriptions:
         self._own = Subscription()  # of a legacy host
         self._subscriptions: dict[bytes, Subscription] = {}  # of a modern one, by request
 
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """Those of a legacy host."""
+        return tuple(self._own.resources.values())
+
     # Requests
 
     def subscribe(self, id: bytes, members: Members, meta: Members) -> None:

@@ -39,6 +39,7 @@ GATHER = 0.02  # seconds in which further questions of the same call join the fi
 # eighth of what there is for all.
 MOST_SUSPENDED = 64
 MOST_PER_PRINCIPAL = 8
+SKEW = 10.0  # seconds by which the clocks of replicas may differ
 LATE = "nobody answered the server's question in time"
 FULL = "too many questions are open; the oldest call was given up"
 
@@ -52,18 +53,31 @@ class RequestStates:
     """Signs and reads the `requestState` tokens of one principal.
 
     The key is this process's own, so that no token outlives it. Their age is measured by the monotonic
-    clock, because the time of day can be set.
+    clock, because the time of day can be set. Replicas share a key and the time of day, and a handle
+    begins with the name of the replica that holds the call.
     """
 
-    def __init__(self, principal: str) -> None:
+    def __init__(
+        self,
+        principal: str,
+        key: bytes = b"",
+        clock: Callable[[], float] = time.monotonic,
+        replica: str = "",
+    ) -> None:
+        self._skew = SKEW if replica else 0.0
         self._principal = principal
-        self._seal = Seal(secrets.token_bytes(32))
+        self._seal = Seal(key or secrets.token_bytes(32))
+        self._clock = clock
+        self._replica = replica
+
+    def new_handle(self) -> str:
+        return self._replica + secrets.token_urlsafe(16)
 
     def read(self, token: str, request: CallRequest) -> SignedState | None:
         """The content of a token that belongs to this request; None if it is not valid."""
         if self._seal.verified(token) is None:  # before the digest, which reads all arguments
             return None
-        return self._seal.open(token, self._principal, _digest(request), time.monotonic())
+        return self._seal.open(token, self._principal, _digest(request), self._clock())
 
     def sign(
         self,
@@ -78,7 +92,7 @@ class RequestStates:
             route=request.tool.address,
             digest=_digest(request),
             principal=self._principal,
-            born=time.monotonic(),
+            born=self._clock() - self._skew,
             handle=handle,
             state=state if state is not None else msgspec.Raw(b"null"),
         )
@@ -166,7 +180,15 @@ class SuspendedCalls:
             suspension.decline()
             host_call.abandon("too many questions")
             host_call.give_up("protocol_error", "the server never stops asking")
-        elif host_call.suspend():
+        elif not host_call.moves(suspension, partial(self._hold, suspension)):
+            self._hold(suspension)
+
+    def _hold(self, suspension: Suspension) -> None:
+        """Ask the host; the call stays in this process until it comes back."""
+        kind = suspension.kind
+        if kind == "held" and not suspension.open:
+            return
+        if suspension.host_call.suspend():
             self._reply(suspension, kind)
         else:
             suspension.decline()  # it was answered, or cancelled
@@ -176,7 +198,7 @@ class SuspendedCalls:
             self._expire(next(iter(self._suspensions)), FULL)
         elif len(self._expiry) >= MOST_SUSPENDED:
             next(iter(self._expiry.values()))(FULL)
-        handle = secrets.token_urlsafe(16)
+        handle = self._states.new_handle()
         suspension.rounds += 1
         self._suspensions[handle] = suspension
         self._expiry[handle] = partial(self._expire, handle)

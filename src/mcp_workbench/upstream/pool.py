@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
@@ -74,6 +75,8 @@ class ConnectionPool(Lifetime):
         self._owners: TaskScope | None = None
         self._held = False
         self.clock: asyncio.TimerHandle | None = None
+        self.starts: Counter[ServerAddress] = Counter()  # connections that were begun
+        self.restarts: Counter[ServerAddress] = Counter()  # after one that had failed
         self._idle_timers = IdleTimers(self._subscribed)
 
     def _life(self) -> AbstractAsyncContextManager[None]:
@@ -288,6 +291,8 @@ class ConnectionPool(Lifetime):
         )
         connection.hold(held=self._held)
         self._live[key] = connection
+        self.starts[spec.address] += 1
+        self.restarts[spec.address] += before is not None and not before.stopped_idle
         self._draining.begun(key, connection, resolve_server(spec, self.context.environ))
         owners.start(connection.run(), f"server {spec.address}")
         self._idle_timers.watch(connection)

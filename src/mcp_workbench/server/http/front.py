@@ -32,8 +32,12 @@ from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWr
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import Undecided
     from mcp_workbench.server.http.sign_in_pages import SignInPages
+    from mcp_workbench.transport.http.server import HttpServer
 
 COMMENT_EVERY = 15.0  # seconds; proxies close connections that are silent for longer
 HEALTH = (b"/healthz", b"/readyz")
@@ -65,6 +69,8 @@ class HttpFront:
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
+        self.serves: Callable[[HttpServer], None] | None = None  # called when the port is open
+        self.metrics: MetricsRoute | None = None  # if they are configured
 
     @property
     def gateway(self) -> Gateway:
@@ -85,7 +91,7 @@ class HttpFront:
         if path in HEALTH:
             return self._health(request, path)
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
-            return self._metadata(request, path) or NOT_FOUND
+            return self._admit_beside(request, path)
         version = request.headers.get(VERSION)
         modern = version is not None and version not in _LEGACY
         if (wrong := self._wrong_verb(request, modern=modern)) is not None:
@@ -98,6 +104,12 @@ class HttpFront:
         request.admitted = identity
         request.from_stranger = True
         return None
+
+    def _admit_beside(self, request: HttpRequest, path: bytes) -> Reply | None:
+        """Check a request for something else than MCP."""
+        if self.metrics is not None and path == b"/metrics":
+            return self.metrics.admit(request)
+        return self._metadata(request, path) or NOT_FOUND
 
     @property
     def _has_pages(self) -> bool:
@@ -156,7 +168,7 @@ class HttpFront:
             self.handle(request, response)
 
     def still_admits(self, request: HttpRequest) -> bool:
-        admitted: Admitted | Undecided | SignInPages = request.admitted
+        admitted: Admitted | Undecided | SignInPages | MetricsRoute = request.admitted
         return (
             isinstance(admitted, Admitted)
             and admitted.access is self.access
@@ -257,6 +269,9 @@ class HttpFront:
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if request.admitted is self._pages and self._pages is not None:
             self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
+        elif self.metrics is not None and request.admitted is self.metrics:
+            accept = request.headers.get(b"accept", b"")
+            self._scope.start(self.metrics.respond(accept, response), "metrics")
         elif not isinstance(request.admitted, Admitted):
             self._handle_undecided(request, response)
         elif request.admitted.modern:
@@ -286,6 +301,11 @@ class HttpFront:
             self._commented = now
         self._exchanges.tick(now, comment=comment)
         self._sessions.tick(now, comment=comment)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions legacy hosts have."""
+        return len(self._sessions)
 
     @property
     def busy(self) -> bool:

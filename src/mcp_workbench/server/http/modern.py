@@ -13,6 +13,7 @@ from mcp_workbench.protocol.handshake import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     MODERN,
+    NAMED_BY,
     UNSUPPORTED_VERSION,
 )
 from mcp_workbench.server import parse
@@ -41,7 +42,7 @@ from mcp_workbench.transport.jsonrpc import Malformed
 
 if TYPE_CHECKING:
     from mcp_workbench.server.http.sessions import Admitted, Endpoint
-    from mcp_workbench.server.suspended_calls import Expiry
+    from mcp_workbench.server.suspended_calls import Expiry, RequestStates
 
     ExchangeKey = tuple[Endpoint, bytes]  # and `_meta`
 
@@ -52,15 +53,6 @@ LONGEST_META = 4096  # bytes that are compared and kept
 VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"
 NAME = b"mcp-name"
-# The member of `params` that Mcp-Name repeats.
-_NAMED = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
 STATUS = {
     jsonrpc.PARSE_ERROR: 400,
     jsonrpc.INVALID_REQUEST: 400,
@@ -150,7 +142,7 @@ def _check_headers(request: HttpRequest, method: str, version: str, params: _Hea
         raise mismatch("MCP-Protocol-Version differs from the version in _meta")
     if headers.get(METHOD, b"") != method.encode():
         raise mismatch("Mcp-Method is missing or differs from the method")
-    member = _NAMED.get(method)
+    member = NAMED_BY.get(method)
     if member is None:
         return
     raw: msgspec.Raw = getattr(params, member)
@@ -336,6 +328,7 @@ class ModernExchanges:
 
     def __init__(self, suspended: Expiry) -> None:
         self._suspended = suspended
+        self.states: Callable[[str], RequestStates] | None = None  # of a principal; with replicas
         self._input_requests: dict[str, InputRequests] = {}  # by principal
         self._in_flight: set[ModernExchange] = set()
         self._free: dict[ExchangeKey, list[ModernExchange]] = {}
@@ -407,7 +400,7 @@ class ModernExchanges:
         """Questions outlive the request that led to them; only the same principal may answer."""
         requests = self._input_requests.pop(principal, None)
         if requests is None:
-            requests = InputRequests(principal, self._suspended)
+            requests = InputRequests(principal, self._suspended, self.states)
             self._forget_idle()
         self._input_requests[principal] = requests  # the last one used is the last to be forgotten
         return requests

@@ -27,7 +27,7 @@ from mcp_workbench.server.http.access import (
     refused,
 )
 from mcp_workbench.server.http.modern import VERSION
-from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream
+from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream, is_event_id
 from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
@@ -41,7 +41,6 @@ IDLE = 1800.0  # seconds without a request or a stream until a session ends
 KEPT = 60.0  # seconds for which the end of a broken stream is kept for its host
 KEPT_STREAMS = 16  # per session; older ones are dropped
 FEW_EXPIRIES = 64  # of sessions that have ended: with more, they are dropped before their time
-LONGEST_ID = 40  # of an event: two counters
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT = b"last-event-id"
 
@@ -57,6 +56,10 @@ class Endpoint:
         self._scope = scope
         self._opened = opened
         self._tool_view = ToolView(view, opened)
+
+    @property
+    def path(self) -> str:
+        return f"/mcp/{self._opened[0]}" if self._opened else "/mcp"
 
     @property
     def bare(self) -> bool:
@@ -172,6 +175,11 @@ class LegacySession:
         else:
             post.notice(frame)
 
+    def number_from(self, first: int) -> None:
+        """Number streams and events from here on: its host has seen those of another replica."""
+        self._streams = first
+        self.standalone.number_from(first)
+
     @property
     def standalone(self) -> EventStream:
         """The stream for messages that belong to no request."""
@@ -226,9 +234,12 @@ class LegacySession:
         else:
             response.plain(Reply(202))
         for message in messages:
-            self.host.receive(message)
-            if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
-                self._cancelled(cancelled_id(message))
+            self.receive(message)
+
+    def receive(self, message: Message) -> None:
+        self.host.receive(message)
+        if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
+            self._cancelled(cancelled_id(message))
 
     def _await_replies(self, response: ResponseWriter, ids: list[bytes]) -> PostStream:
         sessions = self._sessions
@@ -315,15 +326,18 @@ class LegacySessions:
     def __init__(self, most: Callable[[], int]) -> None:
         self.now = 0.0
         self.closing = False
-        self.active: set[LegacySession] = (
-            set()
-        )  # they wait for a reply, or keep the end of a stream
+        # They wait for a reply, or keep the end of a stream.
+        self.active: set[LegacySession] = set()
         self.listening: set[LegacySession] = set()  # with a standalone stream
         self._most = most  # sessions at once, as configured now
         self.counted: OnInitialize | None = None  # takes those of principals with own limits
         self._sessions: dict[str, LegacySession] = {}
         self._counts: Counter[str] = Counter()  # by principal
         self._expiries: list[tuple[float, str]] = []  # a heap: when to check which session
+        # With replicas, each session is written down for the others.
+        self.new_id = _new_id
+        self.on_new: Callable[[LegacySession, Message], None] | None = None
+        self.on_end: Callable[[LegacySession], None] | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -343,7 +357,7 @@ class LegacySessions:
         elif request.method == b"DELETE":
             self.end(session)
             response.plain(Reply(200))
-        elif _is_event_id(last := request.headers.get(LAST_EVENT, b"")):
+        elif is_event_id(last := request.headers.get(LAST_EVENT, b"")):
             session.listen(response, last)
         else:
             response.plain(refused(400, "Last-Event-ID is none of ours"))
@@ -425,16 +439,27 @@ class LegacySessions:
 
     def begin(self, message: Message, response: ResponseWriter, admitted: Admitted) -> None:
         principal = admitted.principal
-        session = LegacySession(_new_id(), principal.name, admitted.endpoint, self)
+        session = LegacySession(self.new_id(), principal.name, admitted.endpoint, self)
         session.host.public_origin = admitted.public_origin
         session.post(response, [message], [bytes(message.id)])
         if session.revision:
-            self._sessions[session.id] = session
-            self._counts[principal.name] += 1
-            heappush(self._expiries, (session.expires, session.id))
+            self.add(session)
+            if self.on_new is not None:
+                self.on_new(session, message)
         else:
             session.close()
             self.active.discard(session)
+
+    def add(self, session: LegacySession) -> None:
+        self._sessions[session.id] = session
+        self._counts[session.principal] += 1
+        heappush(self._expiries, (session.expires, session.id))
+
+    def get(self, id: str) -> LegacySession | None:
+        return self._sessions.get(id)
+
+    def all(self) -> list[LegacySession]:
+        return list(self._sessions.values())
 
     @property
     def is_full(self) -> bool:
@@ -452,12 +477,18 @@ class LegacySessions:
         return self.is_full or self.count(principal.name) >= share
 
     def end(self, session: LegacySession) -> None:
+        self.forget(session)
+        session.close()
+        self.active.discard(session)
+        if self.on_end is not None:
+            self.on_end(session)
+
+    def forget(self, session: LegacySession) -> None:
+        """Take no more requests for it; those in flight go on."""
         del self._sessions[session.id]
         self._counts[session.principal] -= 1
         if not self._counts[session.principal]:
             del self._counts[session.principal]
-        session.close()
-        self.active.discard(session)
         self.listening.discard(session)
         if len(self._expiries) > 2 * len(self._sessions) + FEW_EXPIRIES:
             self._expiries = [entry for entry in self._expiries if entry[1] in self._sessions]
@@ -556,10 +587,3 @@ def _unusable(
     if any(m.method == "initialize" for m in messages):
         return "initialize can't be part of a batch"
     return ""
-
-
-def _is_event_id(value: bytes) -> bool:
-    if not value:
-        return True
-    number, _, count = value.partition(b"-")
-    return number.isdigit() and count.isdigit() and len(value) < LONGEST_ID

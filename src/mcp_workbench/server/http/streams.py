@@ -12,6 +12,7 @@ from mcp_workbench.transport.http.sse import COMMENT, event
 KEPT_EVENTS = 256  # per stream
 KEPT_BYTES = 1 << 20  # per stream; its newest event is kept whatever its size
 SILENCE = 5.0  # seconds until a host that waits sees a stream start
+LONGEST_ID = 40  # of an event: two counters
 RETRY = 1000  # milliseconds after which a host may reconnect
 
 
@@ -36,6 +37,9 @@ class EventStream:
     def resumable(self) -> bool:
         """Whether the host has an event id to resume with."""
         return self._said_retry
+
+    def number_from(self, first: int) -> None:
+        self._count = self._seen = first
 
     def send(self, frame: bytes) -> None:
         """Add an event: keep it, and write it if there is a response."""
@@ -182,3 +186,10 @@ class PostStream(EventStream):
             response.end()
         else:
             response.plain(refused(404, "the session has ended"))
+
+
+def is_event_id(value: bytes) -> bool:
+    if not value:
+        return True
+    number, _, count = value.partition(b"-")
+    return number.isdigit() and count.isdigit() and len(value) < LONGEST_ID

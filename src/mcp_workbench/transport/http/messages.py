@@ -340,6 +340,30 @@ class ResponseWriter:
             connection.write(LAST_CHUNK)
         self._finish(connection)
 
+    # A response that another process has written, head and all
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the peer has not read."""
+        return 0 if self._connection is None else self._connection.backlog
+
+    def relay(self, data: bytes) -> None:
+        """Send a part of it as it is."""
+        if self._connection is not None:
+            self._connection.write(data)
+
+    def relayed(self, *, keep_alive: bool) -> None:
+        """It is complete."""
+        connection = self._connection
+        if connection is not None:
+            self._keep_alive = keep_alive
+            self._finish(connection)
+
+    def abort(self) -> None:
+        """Disconnect the peer: what it has is not complete."""
+        if self._connection is not None:
+            self._connection.abort()
+
     def lost(self) -> None:
         """The peer has disconnected."""
         self._connection = None

@@ -20,7 +20,7 @@ from mcp_workbench.config.expand import secrets_of
 from mcp_workbench.config.state_home import has_credentials
 from mcp_workbench.core.raw_json import Inside
 from mcp_workbench.core.spec import HttpEndpoint, Pairs, ServerSpec
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, LEGACY, is_modern
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, LEGACY, NAMED_BY, is_modern
 from mcp_workbench.transport.http.client import HttpClient
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.http.messages import encode_value
@@ -46,14 +46,6 @@ EVENTS = "text/event-stream"
 POSTING = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
 LISTENING = b"Accept: text/event-stream\r\nCache-Control: no-store\r\n"
 
-NAMED_BY = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
 # Reserved: framing, and what the protocol derives from the body of a request.
 RESERVED = frozenset(
     [

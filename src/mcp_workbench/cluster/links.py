@@ -1,0 +1,74 @@
+"""Our connections to the other replicas: made when first needed, made again when they broke."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mcp_workbench.cluster.link import HANDSHAKE_TIME, ConnectingLink, LinkBroken
+from mcp_workbench.cluster.records import Member
+
+AGAIN = 0.2  # seconds until a replica that did not answer is tried again
+MOST = 512  # connections
+
+
+class Links:
+    """One connection to each replica."""
+
+    def __init__(self, key: bytes, most: int, own_id: str) -> None:
+        self._key = key
+        self._most = most
+        self._own_id = own_id
+        self._links: dict[str, ConnectingLink] = {}
+        self._dialled: dict[str, asyncio.Task[ConnectingLink]] = {}
+        self._failed: dict[str, float] = {}
+
+    def ready(self, id: str) -> ConnectingLink | None:
+        """The connection to this replica, if there is one now."""
+        link = self._links.get(id)
+        return link if link is not None and link.is_ready else None
+
+    def connected(self) -> list[str]:
+        return [id for id, link in self._links.items() if link.is_ready]
+
+    def drop(self, id: str) -> None:
+        """Everybody who waits for this replica is told that it has gone."""
+        link = self._links.pop(id, None)
+        if link is not None:
+            link.abort()
+
+    async def to(self, member: Member) -> ConnectingLink:
+        """The connection to this replica. Raises LinkBroken if it can't be reached."""
+        link = self.ready(member.id)
+        if link is not None:
+            return link
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._failed.get(member.id, -AGAIN) < AGAIN:
+            raise LinkBroken("it did not answer just now")
+        dialled = self._dialled.get(member.id)
+        if dialled is None:
+            dialled = loop.create_task(self._dial(member))
+            self._dialled[member.id] = dialled
+            dialled.add_done_callback(lambda _: self._dialled.pop(member.id, None))
+        await asyncio.wait((dialled,))
+        return dialled.result()
+
+    async def _dial(self, member: Member) -> ConnectingLink:
+        loop = asyncio.get_running_loop()
+        link = ConnectingLink(self._key, self._most, self._own_id, member.id)
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIME):
+                await loop.create_connection(lambda: link, member.host, member.port)
+                await link.ready
+        except (OSError, LinkBroken) as error:
+            link.abort()
+            self._failed[member.id] = loop.time()
+            raise LinkBroken(f"replica {member.id} can't be reached: {error}") from None
+        self._failed.pop(member.id, None)
+        self._links[member.id] = link
+        if len(self._links) > MOST:
+            self._links = {id: link for id, link in self._links.items() if link.is_ready}
+        return link
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.abort()

@@ -1,0 +1,275 @@
+"""The legacy sessions that this replica owns: written down for the others, adopted, handed over."""
+
+from __future__ import annotations
+
+import logging
+import os
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcp_workbench.cluster.engine import EngineAway
+from mcp_workbench.cluster.ownership import adopted, released
+from mcp_workbench.cluster.records import (
+    LONGEST_SESSION,
+    MOST_SUBSCRIPTIONS,
+    MOST_TOOLBOXES,
+    Member,
+    SessionRecord,
+)
+from mcp_workbench.cluster.resp import EngineError
+from mcp_workbench.server import parse
+from mcp_workbench.server.http.sessions import Admitted, LegacySession, LegacySessions
+from mcp_workbench.server.parse import Message, UseToolRequest
+from mcp_workbench.transport.jsonrpc import Malformed
+
+if TYPE_CHECKING:
+    from mcp_workbench.cluster.replica import Replica
+    from mcp_workbench.cluster.session_store import StoredSession
+
+log = logging.getLogger(__name__)
+
+KEEP_EVERY = 600.0  # seconds between two signs that sessions are in use
+NUMBERS = 1_000_000  # streams and events of one owner; the next one counts from there
+_CANCELLED = b"notifications/cancelled"
+_AWAY = (EngineAway, EngineError)
+
+
+class Note(msgspec.Struct, array_like=True):
+    """A message for calls that a former owner still finishes."""
+
+    session: str
+    principal: str
+    body: bytes
+
+
+class OwnedSessions:
+    """What is written down of this replica's sessions, and those that have moved on."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._stored: dict[str, StoredSession] = {}
+        self._unwritten: dict[str, LegacySession] = {}  # whose record is not what it should be
+        self._moved: dict[
+            str, LegacySession
+        ] = {}  # to another replica; their calls in flight go on
+        self.previous: dict[
+            str, Member
+        ] = {}  # of adopted sessions: who may still finish their calls
+        self._kept = 0.0
+
+    # The hooks of the port
+
+    def new_id(self) -> str:
+        """An id that nobody can guess; it begins with its first owner."""
+        return f"{self._replica.me.id}.{urlsafe_b64encode(os.urandom(24)).decode()}"
+
+    def created(self, session: LegacySession, message: Message) -> None:
+        params = b"{}" if isinstance(message, UseToolRequest) else bytes(message.params)
+        if len(params) > LONGEST_SESSION // 2:
+            log.warning("a session can't be adopted: its host said too much in initialize")
+            return
+        me = self._replica.me
+        path = session.endpoint.path
+        record = SessionRecord(
+            session.id, me.id, 1, session.principal, path, params, me.host, me.port
+        )
+        self._write(session, record)
+
+    def changed(self, session: LegacySession) -> None:
+        """Its record may have to be renewed, once the request was handled."""
+        if session.id in self._stored:
+            self._unwritten[session.id] = session
+
+    def ended(self, session: LegacySession) -> None:
+        self._unwritten.pop(session.id, None)
+        self.previous.pop(session.id, None)
+        stored = self._stored.pop(session.id, None)
+        if stored is not None:
+            self._replica.scope.start(self._remove(stored), "end of a session")
+
+    async def _remove(self, stored: StoredSession) -> None:
+        try:
+            await self._replica.store.replace(stored, None)
+        except _AWAY:
+            return  # it expires
+
+    def _write(self, session: LegacySession, record: SessionRecord) -> None:
+        from mcp_workbench.cluster.session_store import StoredSession
+
+        try:
+            self._stored[session.id] = self._replica.store.write(record)
+        except _AWAY:
+            self._stored[session.id] = StoredSession(record, b"")
+            self._unwritten[session.id] = session
+
+    # Time
+
+    def tick(self, now: float, sessions: LegacySessions) -> None:
+        if self._unwritten and self._replica.engine.is_ready and self._replica.members.holds():
+            unwritten, self._unwritten = self._unwritten, {}
+            for id, session in unwritten.items():
+                self._renew(id, session)
+        for id, session in tuple(self._moved.items()):
+            if not session.busy:
+                del self._moved[id]
+                session.close()
+        for id, member in tuple(self.previous.items()):
+            if member.id not in self._replica.members.others:
+                del self.previous[id]
+        if now - self._kept > KEEP_EVERY:
+            self._kept = now
+            self._replica.scope.start(self._keep(), "signs of use")
+
+    def _renew(self, id: str, session: LegacySession) -> None:
+        stored = self._stored.get(id)
+        if stored is None:
+            return
+        opened, level, uris = session.host.remembered()
+        record = msgspec.structs.replace(
+            stored.record,
+            opened=opened[:MOST_TOOLBOXES],
+            level=level,
+            subscriptions=uris[:MOST_SUBSCRIPTIONS],
+        )
+        if record != stored.record or not stored.raw:
+            self._write(session, record)
+
+    async def _keep(self) -> None:
+        try:
+            await self._replica.store.keep(list(self._stored))
+        except _AWAY:
+            self._kept = 0.0  # at the next tick
+
+    # The engine is back, or this replica has lost its lease
+
+    async def verify(self, sessions: LegacySessions, *, lapsed: bool) -> None:
+        """Compare what is ours with the engine. What another replica has adopted is given up.
+
+        What the engine does not know is written again; after a lapse it may be somebody else's.
+        Raises EngineAway.
+        """
+        owned = {session.id: session for session in sessions.all()}
+        if not owned:
+            return
+        records = await self._replica.store.owners(list(owned))
+        me = self._replica.me.id
+        for id, session in owned.items():
+            record = records.get(id)
+            if sessions.get(id) is not session:
+                continue
+            if (record is None and lapsed) or (record is not None and record.owner != me):
+                self.give_up(session, sessions)
+            elif record is None and id in self._stored:
+                self._write(session, self._stored[id].record)
+
+    def give_up(self, session: LegacySession, sessions: LegacySessions) -> None:
+        """Another replica goes on with it; calls in flight here are finished here."""
+        sessions.forget(session)
+        self._stored.pop(session.id, None)
+        self._unwritten.pop(session.id, None)
+        session.stop_listening()
+        if session.busy:
+            self._moved[session.id] = session
+        else:
+            session.close()
+
+    async def release_all(self, sessions: LegacySessions) -> None:
+        """Leave every session to whoever is asked next. Raises EngineAway."""
+        me = self._replica.me.id
+        for session in sessions.all():
+            stored = self._stored.get(session.id)
+            if stored is None:
+                continue  # it can't be adopted: it ends with this replica
+            opened, level, uris = session.host.remembered()
+            record = msgspec.structs.replace(
+                released(stored.record, me),
+                opened=opened[:MOST_TOOLBOXES],
+                level=level,
+                subscriptions=uris[:MOST_SUBSCRIPTIONS],
+            )
+            self._replica.store.write(record)
+            self.give_up(session, sessions)
+        await self._replica.engine.ask("PING")  # all of them have arrived
+
+    @property
+    def is_busy(self) -> bool:
+        return any(session.busy for session in self._moved.values())
+
+    def close(self) -> None:
+        for session in self._moved.values():
+            session.close()
+        self._moved.clear()
+
+    # Sessions of others
+
+    async def adopt(
+        self, stored: StoredSession, admitted: Admitted, sessions: LegacySessions
+    ) -> bool:
+        """Take over a session whose owner has gone. False if somebody else did. Raises EngineAway."""
+        record = stored.record
+        try:
+            taken = await self._replica.store.swap(stored, adopted(record, self._replica.me))
+        except _AWAY:
+            return False
+        if taken is None or sessions.get(record.id) is not None:
+            return False
+        session = LegacySession(record.id, record.principal, admitted.endpoint, sessions)
+        session.host.public_origin = admitted.public_origin
+        session.number_from(record.epoch * NUMBERS)
+        for message in _history(record):
+            session.host.receive(message)
+        for toolbox in record.opened:
+            session.host.reopen(toolbox)
+        sessions.add(session)
+        self._stored[record.id] = taken
+        before = self._replica.members.others.get(taken.record.previous)
+        if before is not None:
+            self.previous[record.id] = before
+        log.info("adopted a session of replica %s", taken.record.previous)
+        return True
+
+    # Calls that the former owner still finishes
+
+    def tell_previous(self, session: LegacySession, body: bytes) -> None:
+        """Pass an answer or a cancellation to the former owner: it may be about a call there."""
+        member = self.previous.get(session.id)
+        if member is None or not (b'"method"' not in body or _CANCELLED in body):
+            return
+        note = msgspec.msgpack.encode(Note(session.id, session.principal, body))
+        self._replica.scope.start(self._replica.note(member, note), "note to the former owner")
+
+    def receive_note(self, payload: bytes) -> None:
+        """The other side of it."""
+        try:
+            note = msgspec.msgpack.decode(payload, type=Note)
+            message = parse.read_body(note.body)
+        except (msgspec.DecodeError, ValueError, Malformed):
+            return
+        session = self._moved.get(note.session)
+        if session is not None and session.principal == note.principal:
+            session.receive(message)
+
+
+def _history(record: SessionRecord) -> list[Message]:
+    """Returns the messages that bring a new session to where the old one was."""
+    lines = [_request(b"initialize", b"i", record.initialize or b"{}")]
+    lines.append(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    if record.level:
+        lines.append(_request(b"logging/setLevel", b"l", b'{"level":%b}' % record.level))
+    for number, uri in enumerate(record.subscriptions):
+        params = msgspec.json.encode({"uri": uri})
+        lines.append(_request(b"resources/subscribe", b"s%d" % number, params))
+    messages: list[Message] = []
+    for line in lines:
+        try:
+            messages.append(parse.read_body(line))
+        except Malformed:
+            continue
+    return messages
+
+
+def _request(method: bytes, id: bytes, params: bytes) -> bytes:
+    name = b'"mcp-workbench:%b"' % id
+    return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}' % (name, method, params)

@@ -1,0 +1,238 @@
+"""Real replicas: `serve --http` processes on one Valkey, behind HAProxy without stickiness."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.config import program_entry, quick_entry
+from tests.kit.servers import ASKER, FIXTURE
+from tests.kit.valkey import Valkey, free_port, valkey
+
+KEY = "0123456789abcdef0123456789abcdef"
+START = 30.0  # seconds
+TOKENS = {"alice": "alice-token-0123456789", "bob": "bob-token-0123456789"}
+
+
+def configuration(**more: Any) -> dict[str, Any]:
+    """Two principals, and servers: for all hosts, or one for each session, which may ask its host."""
+    one = {"command": sys.executable, "args": ["-E", "-S", FIXTURE], "era": "legacy"}
+    asker = program_entry(ASKER, era="legacy", scope="session", idleTimeout=20)
+    servers = {"one": one, "asker": asker, "quick": quick_entry("quick")}
+    servers["own"] = {**one, "scope": "session"}
+    return {
+        "cluster": {"url": "${CLUSTER_URL}", "key": "${CLUSTER_KEY}"},
+        "http": {
+            "tokens": {name: {"token": f"${{{name.upper()}}}"} for name in TOKENS},
+            "allowedHosts": ["127.0.0.1"],
+        },
+        "toolboxes": {"dev": {"mcpServers": servers}},
+        "limits": {"sessions": 20000},
+        **more,
+    }
+
+
+class ReplicaProcess:
+    """One `serve --http`."""
+
+    def __init__(self, folder: Path, config: Path, environ: dict[str, str], port: int = 0) -> None:
+        self.folder = folder
+        self.port = port or free_port()
+        self._config = config
+        self._environ = environ
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = folder / f"replica-{self.port}.log"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(self._config)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--http", f"127.0.0.1:{self.port}"],
+                env=self._environ,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def ready(self) -> None:
+        end = time.monotonic() + START
+        while self.status("/readyz") != 200:
+            assert self.process is not None
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.05)
+
+    def status(self, path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def wait(self, seconds: float = 60.0) -> int:
+        assert self.process is not None
+        return self.process.wait(seconds)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """Bytes in memory."""
+        assert self.process is not None
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+
+
+class Cluster:
+    """Replicas, their engine, and a balancer if there is one here."""
+
+    def __init__(self, folder: Path, engine: Valkey, config: dict[str, Any], count: int) -> None:
+        self.folder = folder
+        self.engine = engine
+        path = folder / "workbench-config.json"
+        path.write_text(json.dumps(config), "utf-8")
+        path.chmod(0o600)
+        self._environ = {k: v for k, v in os.environ.items() if not k.startswith("MCP_WORKBENCH_")}
+        self._environ |= {"CLUSTER_URL": engine.url, "CLUSTER_KEY": KEY, "HOME": str(folder)}
+        self._environ |= {name.upper(): token for name, token in TOKENS.items()}
+        self.replicas = [ReplicaProcess(folder, path, self._environ) for _ in range(count)]
+        self.balancer_port = free_port()
+        self._balancer: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.balancer_port}/mcp"
+
+    def start(self, *, balanced: bool) -> None:
+        for replica in self.replicas:
+            replica.start()
+        for replica in self.replicas:
+            replica.ready()
+        if balanced:
+            self._start_balancer()
+
+    def _start_balancer(self) -> None:
+        program = haproxy_program()
+        if program is None:
+            pytest.skip("there is no haproxy")
+        file = self.folder / "haproxy.cfg"
+        file.write_text(self._balancer_rules())
+        self._balancer = subprocess.Popen([program, "-f", str(file), "-db", "-q"])
+        end = time.monotonic() + START
+        while not self._balancer_answers():
+            assert self._balancer.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def _balancer_answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self.balancer_port}/healthz", timeout=1)
+        except OSError:
+            return False
+        return True
+
+    def _balancer_rules(self) -> str:
+        """Round robin; no cookie, no hash: nothing that keeps a session on one replica."""
+        servers = "\n".join(
+            f"  server r{i} 127.0.0.1:{r.port} check inter 300ms fall 2 rise 1"
+            for i, r in enumerate(self.replicas)
+        )
+        return f"""
+global
+  maxconn 4000
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 120s
+  timeout server 120s
+  timeout tunnel 1h
+  timeout check 2s
+  option redispatch
+  retries 3
+  retry-on conn-failure
+frontend hosts
+  bind 127.0.0.1:{self.balancer_port}
+  default_backend replicas
+backend replicas
+  balance roundrobin
+  option httpchk GET /readyz
+  http-check send hdr Host 127.0.0.1
+  http-request set-header Host 127.0.0.1
+{servers}
+"""
+
+    def alone(self, folder: Path) -> ReplicaProcess:
+        """The same configuration without a cluster."""
+        config = configuration()
+        del config["cluster"]
+        path = folder / "workbench-config.json"
+        path.write_text(json.dumps(config), "utf-8")
+        path.chmod(0o600)
+        alone = ReplicaProcess(folder, path, self._environ)
+        alone.start()
+        alone.ready()
+        return alone
+
+    def stop(self) -> None:
+        if self._balancer is not None:
+            self._balancer.kill()
+            self._balancer.wait()
+        for replica in self.replicas:
+            if replica.process is not None and replica.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    replica.signal(signal.SIGCONT)
+                replica.process.kill()
+                replica.process.wait()
+
+
+def haproxy_program() -> str | None:
+    return shutil.which("haproxy") or (
+        "/usr/sbin/haproxy" if Path("/usr/sbin/haproxy").exists() else None
+    )
+
+
+@contextlib.contextmanager
+def cluster(
+    folder: Path, count: int = 3, *, balanced: bool = False, **more: Any
+) -> Generator[Cluster]:
+    """Replicas for the length of the block."""
+    engine_folder = folder / "engine"
+    engine_folder.mkdir()
+    with valkey(engine_folder) as engine:
+        running = Cluster(folder, engine, configuration(**more), count)
+        try:
+            running.start(balanced=balanced)
+            yield running
+        finally:
+            running.stop()

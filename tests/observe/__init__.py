@@ -1,0 +1,1 @@
+"""Measuring calls and showing the figures: the meter, /metrics, `top`, OpenTelemetry."""
