@@ -1,4 +1,4 @@
-"""Sessions of principals that have a limit of their own: whether one more fits, here or on all replicas."""
+"""Sessions of principals with a limit of their own: whether one more fits, on all replicas."""
 
 from __future__ import annotations
 
