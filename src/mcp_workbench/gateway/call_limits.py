@@ -76,7 +76,7 @@ class PrincipalQuotas:
         self.shared: SharedCounts | None = None  # None: this process counts alone
         self._alone_until = 0.0
         self.session_count: Callable[[str], int] = lambda _: 0  # how many a principal has here
-        self._asking: dict[tuple[SlotKind, str], asyncio.Task[None]] = {}  # by principal
+        self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}  # by kind and principal
         self._returns: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
