@@ -6,6 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SDK1   := .venv-sdk1
 NODE   := .node
 HOSTS  := .node-hosts
+UI     := .node-ui
 SUITE  := .node-conformance
 SDKS   := 1.30.0 2.3.0
 FUZZ   ?= 3
@@ -16,7 +17,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in cluster cluster-figures bench bench-joined bench-search bench-detectors bench-scripts constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -117,10 +118,22 @@ peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and SDKs from npm and PyPI,
 peers-hosts: $(VENV)/.peers $(HOSTS)/.ready ## real hosts from npm (1.4 GB), which read back what install wrote
 	$(BIN)/python -m pytest -m peers tests/peers/test_host_commands.py
 
+# Accessibility is checked by axe-core, which is not needed for anything else.
+$(UI)/.ready: tests/ui/package.json
+	@echo "preparing $(UI) (once) ..." >&2
+	@mkdir -p $(UI) && cp tests/ui/package.json $(UI)/
+	@if command -v npm >/dev/null; then cd $(UI) && \
+	  npm install --silent --no-audit --no-fund --no-package-lock && touch .ready; fi
+
+ui-test: $(VENV)/.dev $(UI)/.ready ## the web page in Chromium: every view, hostile servers, axe, screenshots
+	UI_SCREENSHOTS="$(SCREENSHOTS)" $(BIN)/python -m pytest -m browser -s tests/ui
+
+vendor: $(VENV)/.dev ## renew the web page's libraries from npm, and THIRD_PARTY.md
+	$(BIN)/python -m tests.house.vendored
+
 conformance: $(VENV)/.dev $(SUITE)/.ready $(SUITE)/sdk/.ready $(SDK1)/.ready ## the official suite through the workbench, in all pairs of eras
 	@$(COMPILE)
 	$(BIN)/python -m tests.conformance.run $(CONFORMANCE)
-	$(BIN)/python -m tests.conformance.skills
 
 soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="kills plateau" for some of them
 	@$(COMPILE)
@@ -165,4 +178,4 @@ constraints: ## renew constraints.txt from a fresh environment
 	rm -rf .venv-constraints
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(SDK1) $(NODE) $(HOSTS) $(SUITE) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SDK1) $(NODE) $(HOSTS) $(UI) $(SUITE) .pytest_cache .ruff_cache .hypothesis

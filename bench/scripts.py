@@ -7,7 +7,8 @@ counts o200k tokens of every name, all arguments and all text that comes back. N
 scripts are those that a person wrote, so the ratios say what is possible, not what an agent achieves. It needs git, and
 the servers that `make peers` installs; $FETCH is a Python that has mcp-server-fetch, for the last task.
 
-`speed` measures inner calls beside direct ones, the start of a script, 64 scripts at once, and memory.
+`speed` measures inner calls beside direct ones, the start of a script, 64 scripts at once, memory, and how long a
+modern host's script needs to leave its process with a question, and to go on in another.
 """
 
 # A measure, not the product: what is plainly wrong is enough.
@@ -36,6 +37,11 @@ ZONES = (
     "Asia/Kolkata", "Australia/Sydney", "America/Sao_Paulo",
 )  # fmt: skip
 PAGE = 5000  # characters of a page, as mcp-server-fetch gives them
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+}
+YES = {"action": "accept", "content": {"decision": "yes, once"}}
 CALL_ABOVE, COLD, WARM = 1.5, 150.0, 15.0  # milliseconds: the targets
 
 
@@ -48,7 +54,8 @@ def count(text: str) -> int:
 class Host:
     """A legacy host of the workbench, which counts what passes."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, *, modern: bool = False) -> None:
+        self._modern = modern
         command = [sys.executable, "-P", "-m", "mcp_workbench", "serve", "--config", str(config)]
         env = {**os.environ, "MCP_WORKBENCH_HOME": str(config.parent / "home")}
         self.process = subprocess.Popen(
@@ -58,6 +65,8 @@ class Host:
         self._reader = open(self._lines.fileno(), "rb", closefd=False)  # noqa: SIM115 - for its whole life
         self._id = 0
         self.tokens = self.calls = 0
+        if modern:
+            return
         info = {"name": "bench", "version": "1"}
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
         self.request("initialize", params)
@@ -68,6 +77,8 @@ class Host:
 
     def begin(self, method: str, params: Any) -> int:
         self._id += 1
+        if self._modern:
+            params = {**params, "_meta": MODERN}
         self.send({"id": self._id, "method": method, "params": params})
         return self._id
 
@@ -422,6 +433,7 @@ def measure_speed(folder: Path) -> dict[str, Any]:
     one, many = (memory_of(host, count) for count in (1, 64))
     host.close()
     return {
+        **measure_moves(config, tool),
         "coldMs": median(cold),
         "warmMs": median(warm),
         "directMs": median(direct),
@@ -433,6 +445,35 @@ def measure_speed(folder: Path) -> dict[str, Any]:
         "workerMb": one[1],
         "sixtyFourMb": sum(many),
     }
+
+
+def measure_moves(config: Path, tool: str) -> dict[str, Any]:
+    """A script that asks in one process, and goes on in another."""
+    written = json.loads(config.read_text())
+    written["toolboxes"]["ref"]["mcpServers"]["s"]["approve"] = True
+    config.write_text(json.dumps(written))
+    first, second = (Host(config, modern=True) for _ in range(2))
+    code = f"r = await call('ref/s/{tool}', text='x')\nr"
+    away: list[float] = []
+    back: list[float] = []
+    sizes: list[int] = []
+    for number in range(22):
+        since = time.perf_counter()
+        asked = first.request("tools/call", run(code))
+        between = time.perf_counter()
+        answers = dict.fromkeys(asked["inputRequests"], YES)
+        state = {"inputResponses": answers, "requestState": asked["requestState"]}
+        result = second.request("tools/call", {**run(code), **state})
+        ended = time.perf_counter()
+        if result.get("isError", True) and "content" not in result:
+            raise SystemExit(json.dumps(result))
+        if number > 1:  # both have started everything
+            away.append((between - since) * 1000)
+            back.append((ended - between) * 1000)
+            sizes.append(len(asked["requestState"]))
+    first.close()
+    second.close()
+    return {"awayMs": median(away), "backMs": median(back), "stateBytes": median(sizes)}
 
 
 def run(code: str) -> dict[str, Any]:
@@ -506,6 +547,10 @@ def print_speed(figures: dict[str, Any]) -> bool:
     print(
         f"memory: engine {figures['engineMb']:.1f} MB, a worker {figures['workerMb']:.1f} MB, "
         f"with 64 scripts that wait {figures['sixtyFourMb']:.0f} MB"
+    )
+    print(
+        f"a question: {figures['awayMs']:.1f} ms until it is put, {figures['backMs']:.1f} ms from its answer to the end "
+        f"in another process, requestState {figures['stateBytes']:.0f} bytes"
     )
     return all(value <= target for _, value, target, _ in rows)
 

@@ -9,8 +9,8 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_workbench.app import FLUSH, Ending, following, open_log, run
@@ -57,17 +57,18 @@ class PortRefused(WorkbenchError):
         super().__init__(f"can't listen on {_address(host, port)}: {reason}", hint=hint)
 
 
-def serve_http(
+def serve_http(  # noqa: PLR0913 - what the command line says
     snapshot: Snapshot,
     address: tuple[str, int],
     *,
     toolboxes: tuple[str, ...] = (),
     verbose: bool = False,
     log_calls: str = "",
+    ui: bool = False,
 ) -> int:
     """Serve hosts on a port until a signal; returns the exit status.
 
-    `toolboxes` are those that are served, or all, also after the file has changed.
+    `toolboxes` are those that are served, or all, also after the file has changed. `ui`: with the web page.
     """
     host, _ = address
     close_to_others()  # before any server starts: it could read our memory, not only our environment
@@ -75,7 +76,7 @@ def serve_http(
     open_log(logging.DEBUG if verbose else logging.WARNING)
     cluster = _cluster(snapshot) if snapshot.cluster is not None else None
     gateway = Gateway(snapshot, log_calls=log_calls)
-    return run(_serve(gateway, address, http, toolboxes, cluster))
+    return run(_serve(gateway, address, http, toolboxes, cluster, ui=ui))
 
 
 def _cluster(snapshot: Snapshot) -> ClusterConfig | None:
@@ -84,19 +85,23 @@ def _cluster(snapshot: Snapshot) -> ClusterConfig | None:
     return resolve_cluster(snapshot, os.environ)
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0913 - what the command line says
     gateway: Gateway,
     address: tuple[str, int],
     http: HttpSettings,
     toolboxes: tuple[str, ...],
     cluster: ClusterConfig | None,
+    *,
+    ui: bool,
 ) -> int:
     snapshot = gateway.snapshot
     end = Ending(0, 1, 2)
     end.on_signals()
     host = address[0]
-    async with gateway, port_of(gateway, *address, http, cluster) as (front, server):
+    async with gateway, port_of(gateway, *address, http, cluster, ui=ui) as (front, server):
         _announce(snapshot, host, server.port, http)
+        if ui:
+            _announce_page(front, host, server.port)
         gc.freeze()  # the objects that exist now stay: the collector need not scan them
         with following(front.gateway, toolboxes, brief=True) as end.reload:
             await end.host_left.wait()
@@ -105,14 +110,16 @@ async def _serve(
 
 
 @asynccontextmanager
-async def port_of(
+async def port_of(  # noqa: PLR0913 - what a port is made of
     gateway: Gateway,
     host: str,
     port: int,
     http: HttpSettings,
     cluster: ClusterConfig | None = None,
+    *,
+    ui: bool = False,
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
-    """Serve hosts on this port for the length of the block; 0 is any free port."""
+    """Serve hosts on this port for the length of the block; 0 is any free port. `ui`: with the web page."""
     most = gateway.snapshot.limits.message_bytes
     try:
         async with (
@@ -131,8 +138,10 @@ async def port_of(
                 front.metrics = _metrics(front, server, http.metrics_token)
             if front.serves is not None:
                 front.serves(server)
+            url = f"http://{_address(host, server.port)}/mcp"
             try:
-                yield front, server
+                with _page(gateway, front, requests, url, http, wanted=ui):
+                    yield front, server
             finally:
                 front.close()
     except NotListening as error:
@@ -155,6 +164,36 @@ async def _front_of(
         limits = SharedLimits(replica.engine, replica.me.id, scope.start)
         scope.start(limits.run(gateway), "limits of principals")
         yield ClusterFront(gateway.view, scope, replica)
+
+
+@contextmanager
+def _page(  # noqa: PLR0913 - what the page is made of
+    gateway: Gateway,
+    front: HttpFront,
+    scope: TaskScope,
+    url: str,
+    http: HttpSettings,
+    *,
+    wanted: bool,
+) -> Generator[None]:
+    """Serve the web page on the port for the length of the block, if that is wanted."""
+    if not wanted:
+        yield
+        return
+    from mcp_workbench.ui.page_serving import page_routes  # the page: only where it is served
+
+    has_login = bool(http.token or http.tokens or http.auth)
+    with page_routes(gateway, scope, lambda: front.access, url=url, has_login=has_login) as page:
+        front.page = page
+        yield
+
+
+def _announce_page(front: HttpFront, host: str, port: int) -> None:
+    address = getattr(front.page, "address", "")
+    sys.stderr.write(
+        f"page: http://{_address(host, port)}{address}   opens once, within two minutes\n"
+    )
+    sys.stderr.flush()
 
 
 def _issuer(settings: IssuerSettings, scope: TaskScope) -> ResourceServer:

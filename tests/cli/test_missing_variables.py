@@ -7,8 +7,8 @@ import pytest
 from tests.kit.command import run_command
 from tests.kit.config import toolbox, write_config
 
-from mcp_workbench.cli.missing_variables import mentioned_variables, variable_advice
 from mcp_workbench.core.spec import StdioCommand
+from mcp_workbench.gateway.missing_variables import mentioned_variables, variable_advice
 
 NONE = StdioCommand("x")
 ENVIRON = {"PATH": "/bin", "AWS_PROFILE": "work", "DB_URL": "db", "KUBECONFIG": "/k", "LOUD": "1"}

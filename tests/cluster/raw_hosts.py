@@ -131,9 +131,10 @@ class RawHost:
             try:
                 status, _, _ = await self._beside.request(self._head(self.session), _bytes(message))
             except Broken:
-                await asyncio.sleep(0.2)
-            else:
+                status = 0
+            if 0 < status < 500:
                 return status
+            await asyncio.sleep(0.2)
         return 0
 
     async def call(self, server: str, tool: str, arguments: Json, **meta: Any) -> Any:

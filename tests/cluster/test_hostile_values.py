@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.cluster.forwarding import MOST_HOPS, read_request
-from mcp_workbench.cluster.keys import Vault, derive
+from mcp_workbench.cluster.keys import ValueSeal, derive
 from mcp_workbench.cluster.link import AcceptedLink, ConnectingLink, LinkBroken
 from mcp_workbench.cluster.records import (
     LONGEST_MEMBER,
     LONGEST_SESSION,
-    Member,
+    ReplicaAddress,
     SessionRecord,
     read_record,
     session_name,
@@ -29,8 +29,8 @@ ID, OTHER = "0123456789ab", "ba9876543210"
 
 @given(st.binary(max_size=300))
 def test_a_value_that_no_replica_wrote_does_not_exist(value: bytes) -> None:
-    assert Vault(KEY).open(b"name", value) is None
-    for kind, longest in ((SessionRecord, LONGEST_SESSION), (Member, LONGEST_MEMBER)):
+    assert ValueSeal(KEY).open(b"name", value) is None
+    for kind, longest in ((SessionRecord, LONGEST_SESSION), (ReplicaAddress, LONGEST_MEMBER)):
         record = read_record(kind, value, longest)
         assert record is None or isinstance(record, kind)
     request = read_request(value)
@@ -39,19 +39,19 @@ def test_a_value_that_no_replica_wrote_does_not_exist(value: bytes) -> None:
 
 @given(st.integers(0, 200), st.integers(1, 255))
 def test_a_value_that_was_changed_does_not_exist(at: int, change: int) -> None:
-    sealed = bytearray(Vault(KEY).close(b"name", write_record(RECORD)))
+    sealed = bytearray(ValueSeal(KEY).close(b"name", write_record(RECORD)))
     sealed[at % len(sealed)] ^= change
 
-    assert Vault(KEY).open(b"name", bytes(sealed)) is None
+    assert ValueSeal(KEY).open(b"name", bytes(sealed)) is None
 
 
 def test_a_value_can_be_read_with_its_name_and_key_alone() -> None:
-    sealed = Vault(KEY).close(b"name", write_record(RECORD))
+    sealed = ValueSeal(KEY).close(b"name", write_record(RECORD))
 
-    opened = Vault(KEY).open(b"name", sealed)
+    opened = ValueSeal(KEY).open(b"name", sealed)
     assert read_record(SessionRecord, opened, LONGEST_SESSION) == RECORD
-    assert Vault(KEY).open(b"other", sealed) is None
-    assert Vault(KEY[::-1]).open(b"name", sealed) is None
+    assert ValueSeal(KEY).open(b"other", sealed) is None
+    assert ValueSeal(KEY[::-1]).open(b"name", sealed) is None
     assert b"alice" not in sealed
 
 

@@ -1,8 +1,9 @@
 """A host for the suite's client scenarios: it uses all that it is shown of the suite's server.
 
-    python tests/conformance/host.py --era legacy|modern URL
+    python tests/conformance/host.py --era legacy|modern [--slots FOLDER] URL
 
-Between them stands the workbench, on stdio towards this host. The standard library only.
+Between them stands the workbench, on stdio towards this host. The standard library only. The suite starts all its
+scenarios at the same time; with slots, each waits for its turn.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, cast
+
+from slots import every_slot, slot
 
 Json = dict[str, Any]
 META = "io.modelcontextprotocol/"
@@ -27,6 +31,7 @@ LOCAL = ["http://localhost:*", "http://127.0.0.1:*"]  # where the suite's author
 BROWSER = Path(__file__).parent / "browser.py"
 ROUNDS = 10
 SKILLS = "sep-2640-"  # scenarios
+MEASURED = ("sse-retry",)  # scenarios that measure time
 METADATA_DOCUMENT = "https://conformance-test.local/client-metadata.json"  # which the suite knows
 
 
@@ -201,13 +206,20 @@ def credentials(scenario: str, folder: Path) -> Json:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--era", choices=("legacy", "modern"), required=True)
+    parser.add_argument("--slots", type=Path)
     parser.add_argument("url")
     given = parser.parse_args()
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+    turn = every_slot if scenario in MEASURED else slot
+    with nullcontext() if given.slots is None else turn(given.slots):
+        play(scenario, given.era, given.url)
+
+
+def play(scenario: str, era: str, url: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "workbench-config.json"
         auth = {"allowedOrigins": LOCAL, **credentials(scenario, file.parent)}
-        servers: Json = {"suite": {"url": given.url, "auth": auth}}
+        servers: Json = {"suite": {"url": url, "auth": auth}}
         config = {
             "toolMode": "dynamic",
             "naming": "bare",
@@ -230,7 +242,7 @@ def main() -> None:
                 stdout=subprocess.PIPE,
                 env=env,
             ) as pipe:
-                used = use(Host(pipe, given.era))
+                used = use(Host(pipe, era))
                 cast("IO[bytes]", pipe.stdin).close()
             if used:
                 break

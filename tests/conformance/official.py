@@ -8,13 +8,25 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.conformance.setting import free_port, wait_for, workbench
-from tests.conformance.suite import FOLDER, ROOT, SUITES, Era, Outcome, Suite, outcomes
+from tests.conformance.slots import slot
+from tests.conformance.suite import (
+    FOLDER,
+    ROOT,
+    SLOTS,
+    SUITES,
+    Era,
+    Outcome,
+    Suite,
+    outcomes,
+    required_names,
+)
 
 SERVER = "examples/servers/everything-server"
 ROADS = ("stdio", "URL")
@@ -92,20 +104,23 @@ class Comparison:
 
 def comparisons(
     version: str | None, revision: str | None, only: str | None
-) -> Iterator[Comparison]:
-    for suite in SUITES:
-        if version in (None, suite.version) and revision in (None, suite.revision):
-            for sdk in SDKS:
-                if suite.era in sdk.eras:
-                    yield from _compared(suite, sdk, only)
+) -> list[Callable[[], list[Comparison]]]:
+    """One piece of work for each suite and SDK."""
+    return [
+        partial(_compared, suite, sdk, only)
+        for suite in SUITES
+        if version in (None, suite.version) and revision in (None, suite.revision)
+        for sdk in SDKS
+        if suite.era in sdk.eras
+    ]
 
 
-def _compared(suite: Suite, sdk: Sdk, only: str | None) -> Iterator[Comparison]:
-    scored, unscored = suite.scenarios("server")
-    names = [name for name in (*scored, *unscored) if only in (None, name)]
+def _compared(suite: Suite, sdk: Sdk, only: str | None) -> list[Comparison]:
+    done: list[Comparison] = []
+    names = [name for name in required_names(suite) if only in (None, name)]
     out = FOLDER / "results" / f"{suite.version}-{suite.revision}-sdk-{sdk.version}"
     shutil.rmtree(out, ignore_errors=True)
-    with sdk.on_a_port(out / "direct") as url:
+    with slot(SLOTS), sdk.on_a_port(out / "direct") as url:
         suite.test_server(url, out / "direct", only)
         direct = outcomes(out / "direct", names)
         argv = sdk.command("server.mcp.run('stdio')")
@@ -119,4 +134,5 @@ def _compared(suite: Suite, sdk: Sdk, only: str | None) -> Iterator[Comparison]:
             with workbench({**entries[road], "scope": scope}, out / road) as front:
                 suite.test_server(front, out / road, only)
             behind = outcomes(out / road, names)
-            yield Comparison(suite, f"SDK {sdk.version}", road, direct, behind)
+            done.append(Comparison(suite, f"SDK {sdk.version}", road, direct, behind))
+    return done

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 
 from tests.conformance.official import Comparison
-from tests.conformance.suite import Check, Era, Leg, Outcome, Suite
+from tests.conformance.suite import Check, Era, Leg, Outcome, Suite, listed
 
 EXCEPTIONS = Path(__file__).parent / "exceptions.json"
-UNSUPPORTED = Path(__file__).parent / "unsupported.json"
+NOT_OFFERED = Path(__file__).parent / "not_offered.json"
+UNCHECKED = Path(__file__).parent / "unchecked.json"
 
 
 @dataclass(frozen=True)
@@ -21,22 +22,27 @@ class Impossible:
     host: Era
     server: Era
     scenario: str
-    check: str
-    says: str  # what the failed or warned check says; any other failure counts
+    check: str  # empty: any
+    says: str  # what the failed, warned or skipped check says; any other failure counts
     reason: str
     on_purpose: bool = False  # it could pass, and we decided otherwise
 
     def excuses(self, check: Check) -> bool:
-        return check.id == self.check and self.says in check.message
+        return self.check in ("", check.id) and self.says in check.message
 
 
 def impossible() -> list[Impossible]:
     return msgspec.json.decode(EXCEPTIONS.read_bytes(), type=list[Impossible])
 
 
-def unsupported() -> dict[str, str]:
-    """Scenarios of extensions that the workbench does not have, and why."""
-    return msgspec.json.decode(UNSUPPORTED.read_bytes(), type=dict[str, str])
+def not_offered() -> dict[str, str]:
+    """Scenarios about what the workbench does not have, and why."""
+    return msgspec.json.decode(NOT_OFFERED.read_bytes(), type=dict[str, str])
+
+
+def unchecked() -> dict[str, str]:
+    """Scenarios in which the suite checks nothing, and why."""
+    return msgspec.json.decode(UNCHECKED.read_bytes(), type=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -70,37 +76,36 @@ class Pairing:
         return None
 
     def faults(self, outcome: Outcome) -> list[Check]:
-        """The failed checks that nothing excuses."""
-        if outcome.scenario in unsupported() and outcome.checks:
+        """The failed checks that nothing excuses, and the skipped ones of a scenario that has no others."""
+        if outcome.checks and outcome.scenario in {**not_offered(), **unchecked()}:
             return []
         known = self.exception(outcome)
-        return [check for check in outcome.failures if known is None or not known.excuses(check)]
+        doubtful = [*outcome.failures, *(outcome.skips if outcome.is_idle else [])]
+        return [check for check in doubtful if known is None or not known.excuses(check)]
 
     def verdict(self, outcome: Outcome) -> str:
         if self.faults(outcome):
             return "failed"
-        if outcome.failures:
-            return self._excuse(outcome)
-        return "passed" if outcome.passes or outcome.warnings else "nothing to check"
-
-    def _excuse(self, outcome: Outcome) -> str:
-        if outcome.scenario in unsupported():
-            return "not supported"
+        if outcome.failures and outcome.scenario in not_offered():
+            return "not offered"
         known = self.exception(outcome)
-        return ON_PURPOSE if known is not None and known.on_purpose else "impossible"
+        if known is not None and (outcome.failures or outcome.is_idle):
+            return ON_PURPOSE if known.on_purpose else "impossible"
+        return "nothing to check" if outcome.is_idle else "passed"
 
     def wrong(self) -> list[str]:
         """Why this run is not accepted, a line for each reason."""
         lines: list[str] = []
-        for outcome in self.scored:
+        for outcome in (*self.scored, *self.unscored):
             lines += [told(self, outcome, check) for check in self.faults(outcome)]
             known = self.exception(outcome)
-            shown = [*outcome.failures, *outcome.warnings]
+            shown = [*outcome.failures, *outcome.warnings, *outcome.skips]
             if known is not None and not any(known.excuses(check) for check in shown):
                 lines.append(f"{place(self, outcome)}: passes, but is listed as impossible")
-        for outcome in (*self.scored, *self.unscored):
-            if outcome.scenario in unsupported() and not outcome.failures:
-                lines.append(f"{place(self, outcome)}: passes, but is listed as not supported")
+            if outcome.scenario in not_offered() and not outcome.failures:
+                lines.append(f"{place(self, outcome)}: passes, but is listed as not offered")
+            if outcome.scenario in unchecked() and outcome.passes:
+                lines.append(f"{place(self, outcome)}: has checks, but is listed as having none")
         return lines
 
 
@@ -116,8 +121,25 @@ def one_line(message: str) -> str:
     return " ".join(message.split())[:400]
 
 
+def left_out(pairings: list[Pairing]) -> list[str]:
+    """Scenarios of the suite that are in no pairing, and not said to be about something else."""
+    known = {
+        (pairing.suite.version, pairing.leg, outcome.scenario)
+        for pairing in pairings
+        for outcome in (*pairing.scored, *pairing.unscored)
+    }
+    return [
+        f"{version}: {name}"
+        for version in dict.fromkeys(pairing.suite.version for pairing in pairings)
+        for kind, names in listed(version).items()
+        for name in names
+        if (version, kind, name) not in known
+        and not (kind == "authorization" and name in not_offered())
+    ]
+
+
 def page(pairings: list[Pairing], official: list[Comparison]) -> str:
-    parts = [HEAD]
+    parts = [HEAD, "", *everything(pairings)]
     for leg, heading in HEADINGS.items():
         chosen = [pairing for pairing in pairings if pairing.leg == leg]
         parts += ["", heading, "", *totals(chosen)]
@@ -145,30 +167,66 @@ The official suite (npm `@modelcontextprotocol/conformance`), run through the wo
 - **Beside the server itself.** The suite runs against the everything server of the Python SDK, directly and through the workbench.
 
 `make conformance` writes this page. A scenario has passed if none of its checks failed; the numbers in brackets count checks
-that passed, failed or warned. *Impossible* scenarios are ruled out by their pair of eras, those that are *not supported* belong to an
-extension that the workbench does not have, and those that *failed on purpose* could pass, but a decision of ours is against it; the
-reasons are at the end.
-Scenarios that the suite does not score are listed separately, with the suite's reason, and do not count.
+that passed, failed or warned. *Impossible* scenarios are ruled out by their pair of eras, those that are *not offered* are about something
+that the workbench does not have, those that *failed on purpose* could pass, but a decision of ours is against it, and in those with
+*nothing to check* the suite has no check yet; the reasons are at the end.
+The totals have every scenario. Some are not scored by the suite; they are listed separately, with its reason, or with `extension` or a revision
+if no set of requirements has them.
 
 In the scenarios `auth/*` the host's person runs `mcp-workbench login` first, and a browser follows the redirects of the suite's
 authorization server. A host whose call needs more rights later is asked by URL elicitation. [Tasks](tasks.md) of legacy servers
 are shown to modern hosts as the extension."""
 ON_PURPOSE = "failed on purpose"
-EXCUSED = ("impossible", "not supported")
+VERDICTS = ("passed", "impossible", "not offered", ON_PURPOSE, "nothing to check", "failed")
 HEADINGS = {"server": "## Totals towards hosts", "client": "## Totals towards servers"}
 
 
+KINDS = {
+    "server": "for servers",
+    "client": "for clients",
+    "authorization": "for authorization servers",
+}
+
+
+def everything(pairings: list[Pairing]) -> list[str]:
+    """How many scenarios the suite has, and on how many of them it ran."""
+    lines = [
+        "## What the suite has",
+        "",
+        row("suite", *KINDS.values(), "all", "in the totals", "not offered at all"),
+    ]
+    lines.append("|---" * 7 + "|")
+    for version in dict.fromkeys(pairing.suite.version for pairing in pairings):
+        counts = {kind: len(names) for kind, names in listed(version).items()}
+        apart = counts["authorization"]
+        whole = sum(counts.values())
+        lines.append(row(version, *(counts[kind] for kind in KINDS), whole, whole - apart, apart))
+    return [*lines, "", MANY]
+
+
+MANY = """\
+A scenario that belongs to two revisions, or runs in two pairs of eras, is counted in each of them below. Scenarios for authorization servers test
+something that the workbench is not."""
+
+
 def totals(pairings: list[Pairing]) -> list[str]:
-    head = ("suite, revision", "host", "server", "scored", "passed", *EXCUSED, "failed")
-    lines = [row(*head, "checks passed"), "|---" * 9 + "|"]
+    """A line for each pairing: its scenarios, scored and not scored, and what came of them."""
+    head = ("suite, revision", "host", "server", "", "scenarios", *VERDICTS, "checks passed")
+    lines = [row(*head), "|---" * len(head) + "|"]
     for pairing in pairings:
-        verdicts = [pairing.verdict(outcome) for outcome in pairing.scored]
-        verdicts = ["failed" if verdict == ON_PURPOSE else verdict for verdict in verdicts]
-        others = [verdicts.count(verdict) for verdict in (*EXCUSED, "failed")]
-        counts = [len(verdicts), len(verdicts) - sum(others), *others]
-        checks = sum(outcome.passes for outcome in pairing.scored)
-        lines.append(row(pairing.suite.title, pairing.host, pairing.server, *counts, checks))
+        names = (pairing.suite.title, pairing.host, pairing.server)
+        lines.append(row(*names, "scored", *counted(pairing, pairing.scored)))
+        if pairing.unscored:
+            every = [*pairing.scored, *pairing.unscored]
+            lines.append(row("", "", "", "not scored", *counted(pairing, pairing.unscored)))
+            lines.append(row("", "", "", "all", *counted(pairing, every)))
     return lines
+
+
+def counted(pairing: Pairing, outcomes: list[Outcome]) -> list[int]:
+    verdicts = [pairing.verdict(outcome) for outcome in outcomes]
+    counts = [verdicts.count(verdict) for verdict in VERDICTS]
+    return [len(verdicts), *counts, sum(outcome.passes for outcome in outcomes)]
 
 
 def compared(comparisons: list[Comparison]) -> list[str]:
@@ -234,10 +292,14 @@ def reasons() -> list[str]:
     ]
     lines.append("|---|---|---|---|")
     lines += [row(e.host, e.server, f"`{e.scenario}`", e.reason) for e in known[True]]
-    lines += ["", "## Scenarios of extensions that are not supported", ""]
-    lines += [row("scenario", "reason"), "|---|---|"]
-    lines += [row(f"`{scenario}`", reason) for scenario, reason in unsupported().items()]
+    for heading, reasons in ((OFFERED, not_offered()), (NOTHING, unchecked())):
+        lines += ["", heading, "", row("scenario", "reason"), "|---|---|"]
+        lines += [row(f"`{scenario}`", reason) for scenario, reason in reasons.items()]
     return lines
+
+
+OFFERED = "## Scenarios about what is not offered"
+NOTHING = "## Scenarios with nothing to check"
 
 
 def row(*cells: object) -> str:

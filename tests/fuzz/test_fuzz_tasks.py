@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,9 +15,13 @@ from hypothesis import strategies as st
 from mcp_workbench.protocol.task_ids import TaskSeal
 from mcp_workbench.protocol.task_messages import (
     RELATED,
+    acknowledged_tasks,
     created_task,
+    detailed_task,
     modern_created,
+    noticed_task,
     optional_task,
+    progress_of_task,
     related_task,
     requires_tasks,
     task_support,
@@ -28,7 +33,19 @@ from tests.fuzz.material import strict_json
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.floats(-1e9, 1e9)
 names = st.sampled_from(
     [
-        *("task", "taskId", "status", "ttl", "ttlMs", "pollInterval", "resultType", "_meta"),
+        *(
+            "task",
+            "taskId",
+            "taskIds",
+            "notifications",
+            "inputRequests",
+            "status",
+            "ttl",
+            "ttlMs",
+            "pollInterval",
+            "resultType",
+            "_meta",
+        ),
         *("execution", "taskSupport", "createdAt", "data", "requiredCapabilities", "extensions"),
         RELATED,
     ]
@@ -52,6 +69,10 @@ def test_any_message_is_a_task_or_none(message: dict[str, Any]) -> None:
         for members in (legacy.modern("id"), legacy.legacy("id")):
             assert strict_json(msgspec.json.encode(members))["taskId"] == "id"
     requires_tasks(raw)
+    assert isinstance(noticed_task(raw), str)
+    assert all(isinstance(id, str) for id in acknowledged_tasks(raw))
+    with suppress(msgspec.DecodeError):
+        progress_of_task(detailed_task(raw))
     assert task_support(optional_task(body)) != "required"
 
 

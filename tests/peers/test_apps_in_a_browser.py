@@ -70,6 +70,7 @@ def inspector(program: list[str], env: dict[str, str]) -> Generator[str]:
             process.wait(SECONDS)
 
 
+@pytest.mark.timeout(180)  # Inspector, a browser and four servers, on whatever machine
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
 @pytest.mark.parametrize("way", WAYS)
 def test_apps_are_shown_and_call_their_own_servers(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from shop import SECONDS, workbench_on_a_port
 from tests.kit.clock import eventually
 from tests.kit.config import config_file
 from tests.kit.pipe_host import PipeHost
@@ -60,3 +65,30 @@ def test_a_modern_host_has_the_handle_of_the_task(tmp_path: Path, workplace: Pat
         eventually(lambda: is_in("completed"), "the task ends")
 
     assert text(seen["result"]).startswith("# Research Report: python (snake)")
+
+
+# In 2025-11-25 the package does not ask for the result of a task that asks something, and this server asks only then.
+@pytest.mark.parametrize(("era", "asks"), [("legacy", False), ("modern", True)])
+def test_the_official_package_for_tasks_is_a_host(
+    era: str, asks: bool, tmp_path: Path, workplace: Path
+) -> None:
+    package = workplace / "node_modules" / "@modelcontextprotocol" / "server-everything"
+    server = {"command": "node", "args": [str(package / "dist" / "index.js")], "scope": "session"}
+    config = config_file(tmp_path, {"everything": server}, toolMode="dynamic")
+    bench = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config)]
+    tool, asked = f"dev__everything__{RESEARCH}", {"topic": "python", "ambiguous": asks}
+    with workbench_on_a_port(bench, dict(os.environ)) as url:
+        done = subprocess.run(
+            ["node", "tasks_host.mjs", era, f"{url}/dev", tool, json.dumps(asked)],
+            cwd=workplace,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+
+    about = "python (snake)" if asks else "python"
+    assert text(seen["result"]).startswith(f"# Research Report: {about}")
+    assert [question.startswith("[dev/everything] ") for question in seen["asked"]] == [True] * asks
+    assert asks or seen["announced"]  # a modern host would have to subscribe

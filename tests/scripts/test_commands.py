@@ -12,9 +12,17 @@ import pytest
 
 from tests.approvals.scenes import outcomes
 from tests.kit.command import run_command
-from tests.kit.config import config_file, demo_server, entry, toolbox, write_config
+from tests.kit.config import (
+    config_file,
+    demo_server,
+    entry,
+    program_entry,
+    toolbox,
+    write_config,
+)
 from tests.kit.processes import unmeasured
 from tests.kit.results import INITIALIZE
+from tests.kit.servers import ASKER
 from tests.kit.shared import shared
 from tests.scripts.scenes import recorded, scripted
 
@@ -113,6 +121,28 @@ def test_the_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
     assert outcomes(tmp_path) == [("echo", "ok"), ("echo", "denied")]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals here")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_questions_of_servers_are_asked_at_the_terminal(tmp_path: Path, era: str) -> None:
+    from tests.kit.terminal import terminal
+
+    scripted(tmp_path, {"a": program_entry(ASKER, era=era)})
+    code = "r = await asyncio.gather(call('dev/a/name'), call('dev/a/name'))\nstr(r)"
+    (tmp_path / "ask.py").write_text(code)
+    with terminal("run", "ask.py", cwd=tmp_path) as screen:
+        for name in ("Ada", "Grace"):
+            screen.expect("[dev/a] Your name?")
+            screen.expect("name: ")
+            screen.type(f"{name}\n")
+            screen.expect("[Y/n] ")
+            screen.type("\n")
+        status = screen.rest()
+
+    assert status == 0
+    assert "'Ada'" in screen.screen.splitlines()[-1]
+    assert "'Grace'" in screen.screen.splitlines()[-1]
+
+
 def test_the_running_workbench_makes_the_calls(tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text(SUMS)
     with shared(scripted(tmp_path)) as bench:
@@ -190,9 +220,11 @@ def test_without_the_extra_it_is_not_offered_and_check_says_how_to_get_it(tmp_pa
     assert "pip install 'mcp-workbench-gateway[code]'" in ran.stderr
 
 
-def test_in_dynamic_mode_check_says_that_scripts_have_no_effect(tmp_path: Path) -> None:
-    config_file(tmp_path, {"basics": demo_server()}, scripts=True, toolMode="dynamic")
+def test_with_bare_names_check_says_that_scripts_have_no_effect(tmp_path: Path) -> None:
+    config_file(
+        tmp_path, {"basics": demo_server()}, scripts=True, toolMode="dynamic", naming="bare"
+    )
     done = run_command("check", cwd=tmp_path)
 
     assert done.status == 0
-    assert "has no effect in dynamic mode" in done.err
+    assert "has no effect with bare names" in done.err

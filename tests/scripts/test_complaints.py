@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_workbench.core.script_texts import EXAMPLE
 from tests.approvals.scenes import opened, question, reply
 from tests.kit.clock import eventually
 from tests.kit.config import entry, program_entry
@@ -77,7 +78,7 @@ def test_a_call_without_await_is_an_error_and_not_silence(
 
     assert f"Line {line}" in told or not line
     assert caret in told
-    assert 'r = await call("toolbox/server/tool", name=value)' in told
+    assert ("await main()" if "main" in code else EXAMPLE) in told
     assert "No call was sent to a server" in told
 
 

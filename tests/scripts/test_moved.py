@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.kit.config import entry, program_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message, json_text, texts
 from tests.kit.servers import ASKER
+from tests.kit.shared import shared
 from tests.scripts.scenes import failure, recorded, scripted, value
 
 CODE = (
@@ -289,3 +291,30 @@ def test_marks_and_key_are_private(tmp_path: Path) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
     assert modes == {"scripts": 0o700, "key": 0o600, "used": 0o700}
     assert list((folder / "used").iterdir())
+
+
+def test_calls_that_wait_for_others_are_made_after_them(tmp_path: Path) -> None:
+    """Eight calls run at once; the person of the others is asked when those have ended."""
+    config = guarded(tmp_path)
+    code = (
+        "try:\n    await call('nothing/a/echo')\nexcept LookupError:\n    pass\n"
+        "r = await asyncio.gather(*[call('dev/b/echo', text=str(n)) for n in range(10)])\n"
+        "[x['arguments']['text'] for x in r]"
+    )
+    asked = asked_then_killed(config, code)
+    again = answered(config, code, asked, says(ONCE))
+    result = answered(config, code, again, says(ONCE))
+
+    assert [len(one["inputRequests"]) for one in (asked, again)] == [8, 2]
+    assert value(result) == [str(n) for n in range(10)]
+    assert [outcome for _, _, outcome in calls(tmp_path)].count("ok") == 10
+
+
+def test_a_script_waits_while_the_shared_workbench_is_killed(tmp_path: Path) -> None:
+    with shared(guarded(tmp_path)) as bench, bench.host(modern=True) as host:
+        asked = host.result("tools/call", params(CODE))
+        os.kill(bench.pid, signal.SIGKILL)
+        result = host.result("tools/call", {**params(CODE), **answering(asked, says(ONCE))})
+
+    assert texts(result) == ['before\nafter\n[{"text":"1"},{"text":"2"}]']
+    assert [outcome for _, _, outcome in calls(tmp_path)].count("ok") == 2

@@ -92,6 +92,56 @@ WRONG = {
     "a file": ("open('x')", ("Line 1", "Scripts have no files")),
     "the environment": ("import os\nos.environ", ("Line 2", "Scripts have no files")),
     "syntax": ("x = (1", ("Line 1", "SyntaxError")),
+    "a function that is not awaited": (
+        "async def main():\n    await call('dev/basics/add', a=1, b=2)\nmain()\nprint('done')",
+        ("Line 3 calls main() without await, so it did nothing", "Write: await main()"),
+    ),
+    "the value of a function that is not awaited": (
+        "async def main():\n    await call('dev/basics/add', a=1, b=2)\nmain()",
+        ("never awaited", "Write: await main()"),
+    ),
+    "a part before its value": (
+        "await call('dev/basics/add', a=1, b=2)['sum']",
+        (
+            "Line 1",
+            "~~~~",
+            "not awaited",
+            'r = await call("toolbox/server/tool", name=value), then r[',
+        ),
+    ),
+    "a list for gather": (
+        "calls = [call('dev/basics/add', a=1, b=2)]\nawait asyncio.gather(calls)",
+        ("Line 2", "await asyncio.gather(*calls)"),
+    ),
+    "a gather that is not awaited": (
+        "r = asyncio.gather(call('dev/basics/add', a=1, b=2))\n1",
+        ("Line 1", "not awaited", "Write: r = await asyncio.gather("),
+    ),
+    "a value that is awaited": (
+        "r = await call('dev/basics/add', a=1, b=2)\nawait r",
+        ("Line 2", "leave await out"),
+    ),
+    "data that is parsed again": (
+        "r = await call('dev/a/stats')\njson.loads(r)",
+        ("Line 2", "returns data, not its text"),
+    ),
+    "a result with an envelope": (
+        "r = await call('dev/basics/add', a=1, b=2)\nr.content[0].text",
+        ("Line 2", "the data itself"),
+    ),
+    "an attribute of data": ("r = await call('dev/a/stats')\nr.pid", ("Line 2", 'r["key"]')),
+    "a key that is not there": (
+        "r = await call('dev/a/stats')\nr['result']",
+        ("Line 2", "print(r)"),
+    ),
+    "a constant of JSON": ("x = null", ("Line 1", "In Python that is None")),
+    "JavaScript": ("const r = await call('dev/a/stats');", ("Line 1", "A script is Python")),
+    "a decorator": (
+        "class A:\n    @staticmethod\n    def f(): return 1",
+        ("Line 2", "a plain function"),
+    ),
+    "an async comprehension": ("[x async for x in y]", ("Line 1", "Use a for loop")),
+    "sys.exit": ("import sys\nsys.exit(1)", ("Line 2", "with return")),
     "a value that is no JSON": (
         "await call('dev/a/echo', text=open)",
         ("no JSON", "lists and dicts"),
@@ -177,3 +227,14 @@ def test_a_search_answer_says_what_is_returned(tmp_path: Path) -> None:
 
     assert "add(a: num, b?: num = 1.0) -> {sum: num}" in found
     assert total == 5
+
+
+def test_a_function_that_is_not_awaited_is_named_after_other_calls(host: PipeHost) -> None:
+    code = (
+        "async def later(x):\n    await call('dev/basics/add', a=x, b=2)\n"
+        "text = '''\nlater(1)\n'''\nlater(\n    1,\n)\nx = later\nr = await call('dev/basics/add', a=1, b=2)\n"
+        "await later(2)\nawait asyncio.gather(later(1))\nr"
+    )
+    told = texts(script(host, code))[0]
+
+    assert told == "3\nLine 6 calls later() without await, so it did nothing. Write: await later()"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from tests.kit.config import write_config
-from tests.kit.http_host import Answer, Port
+from tests.kit.http_host import Answer, Peer, Port
 from tests.kit.results import META, Json, use_tool
 from tests.kit.servers import EVERYTHING
 
@@ -38,7 +39,8 @@ def bench(folder: Path, era: str, *, entry: Json | None = None, **more: Any) -> 
 
 def jobs(era: str, **settings: Any) -> ServerSpec:
     """The server `jobs` of the toolbox `dev`."""
-    target = StdioCommand(sys.executable, (EVERYTHING, "--era", era))
+    env: Any = settings.pop("env", ())
+    target = StdioCommand(sys.executable, (EVERYTHING, "--era", era), env=env)
     return ServerSpec(ServerAddress("dev", "jobs"), target, **settings)
 
 
@@ -77,3 +79,13 @@ class ModernHost:
         while len(asked := (await self.get(task_id)).get("inputRequests", {})) != questions:  # noqa: ASYNC110
             await asyncio.sleep(POLL)
         return asked
+
+    async def listen(self, *task_ids: str) -> tuple[Peer, Any]:
+        """A stream of changes of these tasks, whose head has been read, and the id of its request."""
+        params = {"notifications": {"taskIds": list(task_ids)}, "_meta": self._meta}
+        body, headers = self._port.modern("subscriptions/listen", params, **self._headers)
+        peer = await self._port.connect()
+        peer.send(self._port.request(body, headers))
+        status, _ = await peer.head()
+        assert status == 200
+        return peer, json.loads(body)["id"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.kit.config import snapshot, spec, url_entry, url_spec, write_config
 from tests.kit.http_host import Port, port
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import META, Json, text, use_tool
-from tests.tasks.scenes import ERAS, HAS_TASKS, LEGACY, MODERN, ModernHost, bench, jobs
+from tests.tasks.scenes import ERAS, HAS_TASKS, LEGACY, MODERN, POLL, ModernHost, bench, jobs
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -108,6 +109,51 @@ async def test_a_server_with_a_task_is_not_stopped_as_idle(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_a_server_forgets_a_task_after_its_ttl(era: str) -> None:
+    async with port(snapshot(jobs(era, env=(("TASK_TTL", "200"),)))) as opened:
+        host = ModernHost(opened)
+        created = await host.use("slow_compute", {"seconds": 0})
+        task = {"taskId": created["taskId"]}
+        while "error" not in (answer := (await host.ask("tasks/get", task)).message):  # noqa: ASYNC110 - hosts poll
+            await asyncio.sleep(POLL)
+
+    assert created["ttlMs"] == 200
+    assert answer["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_connection_is_kept_for_the_ttl_of_its_tasks_and_not_for_longer(era: str) -> None:
+    own = jobs(era, scope="session", idle_timeout=0.1, env=(("TASK_TTL", "300"),))
+    async with (
+        asyncio.timeout(PATIENCE),
+        Gateway(snapshot(own)) as gateway,
+        port_of(gateway, "127.0.0.1", 0, HttpSettings()) as (_, server),
+    ):
+        host = ModernHost(Port(server.port))
+        task = (await host.use("slow_compute", {"seconds": 0}))["taskId"]
+        (connection,) = gateway.connected
+        await connection.gone()
+        error = await host.error("tasks/get", {"taskId": task})
+
+    assert connection.ended_at >= connection.needed_until
+    assert error["code"] == -32602
+    assert error["message"].startswith("Unknown task: it has expired")
+
+
+def test_a_legacy_host_chooses_the_ttl_of_its_task(tmp_path: Path) -> None:
+    config = bench(tmp_path, LEGACY, toolMode="dynamic")
+    with PipeHost(config, "--toolbox", "dev") as host:
+        host.handshake()
+        created = host.call("dev__jobs__slow_compute", {"seconds": 0}, task={"ttl": 200})["task"]
+        task = {"taskId": created["taskId"]}
+        while "error" not in (answer := host.request("tasks/get", task)):
+            time.sleep(POLL)
+
+    assert created["ttl"] == 200
+    assert answer["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_tasks_end_with_the_process_that_runs_them(era: str) -> None:
     async with port(snapshot(jobs(era))) as opened:
         host = ModernHost(opened)
@@ -126,10 +172,12 @@ async def test_tasks_end_with_the_process_that_runs_them(era: str) -> None:
     assert text(again) == ""
 
 
-async def test_a_task_of_a_remote_server_outlives_a_restart_of_the_workbench() -> None:
-    far = snapshot(jobs(MODERN), mode="dynamic")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_task_of_a_remote_server_outlives_a_restart_of_the_workbench(era: str) -> None:
+    """The remote server is a workbench, too, which is spoken to in either era."""
+    far = snapshot(jobs(LEGACY), mode="dynamic")
     async with port(far) as remote:
-        near = snapshot(url_spec(f"http://{remote.name}/mcp/dev", "jobs", headers=()))
+        near = snapshot(url_spec(f"http://{remote.name}/mcp/dev", "jobs", headers=(), era=era))
         async with port(near) as before:
             call = use_tool("jobs", "dev__jobs__slow_compute", {"seconds": 0.3})
             created = await ModernHost(before).result("tools/call", call)
@@ -169,4 +217,4 @@ def test_another_process_says_that_it_does_not_run_the_server(tmp_path: Path) ->
         error = other.error("tasks/get", {"taskId": created["taskId"], **meta})
 
     assert error["code"] == -32602
-    assert "belongs to another workbench, or has ended" in error["message"]
+    assert "belongs to another workbench" in error["message"]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_workbench.cli.lock_report import text_diff
 from mcp_workbench.config.lock_file import parse_lock
 from mcp_workbench.core.definition_hash import DEEPEST, LARGEST, canonical_form
+from mcp_workbench.core.lock_report import text_diff
 from tests.threats.growth import assert_linear
 
 HASH = b'"sha256:' + b"0" * 64 + b'"'

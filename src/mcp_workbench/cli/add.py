@@ -14,7 +14,6 @@ import msgspec
 from mcp_workbench.cli.commands import looks_like_json
 from mcp_workbench.cli.completion import complete_toolbox
 from mcp_workbench.cli.config_commands import USER, config_target, writable_config
-from mcp_workbench.cli.doctor import cause, remedy
 from mcp_workbench.cli.file_changes import (
     Agreement,
     ChangeLine,
@@ -49,6 +48,7 @@ from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, InvalidCall, ServerUnavailable
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, Snapshot
+from mcp_workbench.gateway.remedies import cause, remedy
 from mcp_workbench.hosts.bundle import Bundle, from_bundle, is_bundle, read_bundle, remove, unpack
 from mcp_workbench.hosts.files import Machine, shown, this_machine
 from mcp_workbench.hosts.new_server import (

@@ -362,7 +362,7 @@ def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[
         problem = launch_problem(target, child_environment(environ, target))
         if problem:
             # Only where something is wrong: it loads much.
-            from mcp_workbench.cli.doctor import cause, remedy
+            from mcp_workbench.gateway.remedies import cause, remedy
 
             member = "cwd" if folder_problem(folder_of(target)) else "command"
             message = f"server '{spec.address}' can't be started: {cause(problem)}"

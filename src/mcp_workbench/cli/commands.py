@@ -44,6 +44,7 @@ _COMMANDS = {
     "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
     "top": ("top", "Show its calls, latencies and memory, live."),
     "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
+    "ui": ("open_page", "Open its web page: servers, tools, calls, figures."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),
     "init": ("config_commands", "Write a new configuration file, with comments."),
     "add": ("add", "Add a server to the configuration."),

@@ -527,7 +527,7 @@ def _print_read(settings: Settings, plan: ImportPlan) -> None:
         say(f"{glyph('good')} {line}{f'   {plain(about)}' if about else ''}", err=True)
     for report in plan.reports:
         if report.reason and not login_command(report.reason):
-            from mcp_workbench.cli.doctor import cause  # a preview needs no event loop
+            from mcp_workbench.gateway.remedies import cause  # a preview needs no event loop
 
             reason = cause(report.reason).splitlines()[0]
             fix = f"mcp-workbench doctor {report.address}"

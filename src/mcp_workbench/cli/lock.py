@@ -11,14 +11,6 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_server, complete_tool
-from mcp_workbench.cli.lock_report import (
-    escaped,
-    is_meant,
-    named,
-    short_hash,
-    text_diff,
-    text_warnings,
-)
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -40,6 +32,14 @@ from mcp_workbench.core.lock_changes import (
     recorded,
     rejected_all,
     review_server,
+)
+from mcp_workbench.core.lock_report import (
+    escaped,
+    is_meant,
+    named,
+    short_hash,
+    text_diff,
+    text_warnings,
 )
 from mcp_workbench.core.lock_states import LAUNCH
 from mcp_workbench.core.spec import LockedServer, LockFile, ServerAddress, ServerSpec

@@ -39,7 +39,11 @@ OPTIONS = {option.name: option for option in (CONFIG, TOOLBOX, HTTP, ATTACH, LOG
 LOOPBACK = "127.0.0.1"
 MOST_PORTS = 65535
 # Variables that only click reads; `daemon.attach` reads the one of --attach itself.
-SERVE_VARIABLES = (TOOLBOX.variable, HTTP.variable, LOG_CALLS.variable, f"{PREFIX}VERBOSE")
+SERVE_VARIABLES = (
+    *(option.variable for option in (TOOLBOX, HTTP, LOG_CALLS)),
+    f"{PREFIX}SERVE_UI",
+    f"{PREFIX}VERBOSE",
+)
 
 
 def main() -> None:

@@ -208,7 +208,13 @@ def _answered(settings: Settings, code: str, limits: ScriptLimits, log_calls: st
             line.progress({"progress": count, "message": tool})
 
         async with task_scope() as scope:
-            script = ScriptRun(ScriptWorker(scope.start), ScriptSource(code), limits, make, report)
+            script = ScriptRun(
+                ScriptWorker(scope.start),
+                ScriptSource(code, is_flat=snapshot.tool_mode == "dynamic"),
+                limits,
+                make,
+                report,
+            )
             with line.waiting("running"):
                 return await script.answer()
 

@@ -16,6 +16,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     log_calls_option,
     stdin_is_terminal,
+    variable,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ def _option(option: ServeOption, parameter: str, **more: Any) -> Callable[[Decor
     help="Join the workbench that `up` has started for this file: auto (if it runs; the default), "
     "always (or else start one), never.",
 )
+@click.option(
+    "--ui", is_flag=True, help="With --http: serve the web page, too.", **variable("SERVE_UI")
+)
 @log_calls_option(
     "SERVE",
     "; calls of the shared workbench are not in it, so this host does not join one"
@@ -83,13 +87,14 @@ def _option(option: ServeOption, parameter: str, **more: Any) -> Callable[[Decor
 )
 @global_options
 @click.pass_obj
-def serve(
+def serve(  # noqa: PLR0913 - one for each option
     settings: Settings,
     *,
     toolboxes: tuple[str, ...],
     address: tuple[str, int] | None,
     attach: str | None,
     log_calls: str,
+    ui: bool,
 ) -> int:
     """Run as an MCP server over stdio: this is what a host starts.
 
@@ -106,6 +111,7 @@ def serve(
       mcp-workbench serve
       mcp-workbench serve --config PATH --toolbox dev
       mcp-workbench serve --http 7411
+      mcp-workbench serve --http 7411 --ui
       mcp-workbench serve --attach never
       mcp-workbench serve --log-calls calls.jsonl
     """
@@ -115,12 +121,14 @@ def serve(
     if settings.verbose and snapshot.warnings:  # only with -v: hosts show all of stderr as errors
         _print_warnings(settings, snapshot)
     if address is None:
+        if ui:
+            raise click.UsageError("--ui needs --http; mcp-workbench ui opens the page without it")
         return _serve_stdio(settings, snapshot, toolboxes, attach or "", log_calls)
     from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
 
     verbose = settings.verbose
     return http_app.serve_http(
-        snapshot, address, toolboxes=toolboxes, verbose=verbose, log_calls=log_calls
+        snapshot, address, toolboxes=toolboxes, verbose=verbose, log_calls=log_calls, ui=ui
     )
 
 

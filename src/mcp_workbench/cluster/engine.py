@@ -159,20 +159,21 @@ class Engine:
     async def _connect(self) -> _EngineLink | None:
         loop = asyncio.get_running_loop()
         link = _EngineLink(loop)
+        entered = False
         try:
             async with asyncio.timeout(CONNECT_TIME):
                 address = self.address
                 tls = _tls_context() if address.tls else None
                 await loop.create_connection(lambda: link, address.host, address.port, ssl=tls)
                 await self._enter(link)
+                entered = True
         except (OSError, EngineAway, EngineError, BadReply) as error:
-            link.abort()
             self.is_misconfigured = isinstance(error, EngineError) and error.kind in _WRONG_SETTING
             self._failed(_reason(error))
             return None
-        except BaseException:
-            link.abort()
-            raise
+        finally:
+            if not entered:
+                link.abort()
         self._link = link
         link.on_end = lambda: self._lost(link)
         self.since = loop.time()

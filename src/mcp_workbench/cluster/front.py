@@ -30,7 +30,7 @@ from mcp_workbench.cluster.ownership import (
     next_step,
     successor,
 )
-from mcp_workbench.cluster.records import Member
+from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
@@ -83,7 +83,8 @@ _read_resumed = msgspec.json.Decoder(_Resumed).decode
 class ForwardedTo:
     """How a request came here that another replica has passed on."""
 
-    def __init__(self, refuse: Callable[[], None], *, is_yielded: bool) -> None:
+    def __init__(self, sender: str, refuse: Callable[[], None], *, is_yielded: bool) -> None:
+        self.sender = sender
         self.refuse = refuse  # says that it is not ours
         self.is_yielded = is_yielded
 
@@ -252,10 +253,10 @@ class ClusterFront(HttpFront):
         forwarded: ForwardedTo | None,
     ) -> None:
         """Ends with an answer, or with somebody who will answer, whatever is wrong."""
-        is_yielded = forwarded is not None and forwarded.is_yielded
+        yielder = forwarded.sender if forwarded is not None and forwarded.is_yielded else ""
         tried: frozenset[str] = frozenset()
         while not response.over:
-            step, stored = await self._next_step(id, request.admitted, tried, is_yielded=is_yielded)
+            step, stored = await self._next_step(id, request.admitted, tried, yielder=yielder)
             if isinstance(step, Local | Absent):  # the second says that there is none
                 self._handle_own(request, response, self._sessions.get(id))
                 return
@@ -279,7 +280,7 @@ class ClusterFront(HttpFront):
         return asyncio.get_running_loop().time() < end
 
     async def _next_step(
-        self, id: str, admitted: Admitted, tried: frozenset[str], *, is_yielded: bool
+        self, id: str, admitted: Admitted, tried: frozenset[str], *, yielder: str
     ) -> tuple[Step, StoredSession | None]:
         members = self._members
         if self._sessions.get(id) is not None:
@@ -288,7 +289,7 @@ class ClusterFront(HttpFront):
             other = successor(members.others, self._me, tried)
             return (ForwardTo(other) if other else _WAIT), None
         named = members.others.get(self._owners.pop(id, "") or id.partition(".")[0])
-        if named and not (named.id in tried or is_yielded or named.is_draining):
+        if named and not (named.id in tried or named.id == yielder or named.is_draining):
             return ForwardTo(named.id), None
         try:
             stored = await self._replica.store.read(id)
@@ -296,14 +297,15 @@ class ClusterFront(HttpFront):
             return _WAIT, None
         if stored is not None and not _belongs(stored, admitted):
             return Absent(), None
-        return await self._step_by_record(stored, tried, is_yielded=is_yielded), stored
+        return await self._step_by_record(stored, tried, yielder=yielder), stored
 
     async def _step_by_record(
-        self, stored: StoredSession | None, tried: frozenset[str], *, is_yielded: bool
+        self, stored: StoredSession | None, tried: frozenset[str], *, yielder: str
     ) -> Step:
         members, record = self._members, None if stored is None else stored.record
         owner = "" if record is None else record.owner
         known = members.others
+        is_yielded = bool(yielder) and yielder == owner
         if is_yielded:  # who forwards it has given it up
             known = {name: member for name, member in known.items() if name != owner}
         now = asyncio.get_running_loop().time()
@@ -317,7 +319,7 @@ class ClusterFront(HttpFront):
             unreachable=tried,
         )
         if isinstance(step, Adopt) and record is not None and owner and not is_yielded:
-            other = Member(owner, record.host, record.port)
+            other = ReplicaAddress(owner, record.host, record.port)
             if await self._replica.holds_elsewhere(other):
                 return ForwardTo(owner)
         return step
@@ -392,10 +394,9 @@ class ClusterFront(HttpFront):
     # Requests that other replicas pass on
 
     def handle_forwarded(
-        self, forwarded: ForwardedRequest, response: ResponseWriter, refuse: Callable[[], None]
+        self, forwarded: ForwardedRequest, response: ResponseWriter, origin: ForwardedTo
     ) -> bool:
         """Answer a request that another replica has admitted. False: it is not ours."""
-        origin = ForwardedTo(refuse, is_yielded=forwarded.is_yielded)
         request = as_request(forwarded)
         principal, path = forwarded.principal, request.path()
         endpoint = self._endpoints.get((principal, path)) or self._create_endpoint(principal, path)

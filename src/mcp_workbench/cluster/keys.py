@@ -17,7 +17,7 @@ def derive(key: bytes, purpose: bytes) -> bytes:
     return hmac.digest(key, b"mcp-workbench cluster 1: " + purpose, "sha256")
 
 
-class Vault:
+class ValueSeal:
     """Encrypts values for the engine. Whoever runs it can neither read them, nor make one, nor swap two."""
 
     def __init__(self, key: bytes) -> None:

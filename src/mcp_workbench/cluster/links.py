@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from mcp_workbench.cluster.link import HANDSHAKE_TIME, ConnectingLink, LinkBroken
-from mcp_workbench.cluster.records import Member
+from mcp_workbench.cluster.records import ReplicaAddress
+from mcp_workbench.transport.tasks import TaskScope
 
 AGAIN = 0.2  # seconds until a replica that did not answer is tried again
 MOST = 512  # connections
@@ -14,12 +15,13 @@ MOST = 512  # connections
 class Links:
     """One connection to each replica."""
 
-    def __init__(self, key: bytes, most: int, own_id: str) -> None:
+    def __init__(self, key: bytes, most: int, own_id: str, scope: TaskScope) -> None:
+        self._scope = scope
         self._key = key
         self._most = most
         self._own_id = own_id
         self._links: dict[str, ConnectingLink] = {}
-        self._dialled: dict[str, asyncio.Task[ConnectingLink]] = {}
+        self._dialled: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, float] = {}
 
     def ready(self, id: str) -> ConnectingLink | None:
@@ -36,7 +38,7 @@ class Links:
         if link is not None:
             link.abort()
 
-    async def to(self, member: Member) -> ConnectingLink:
+    async def to(self, member: ReplicaAddress) -> ConnectingLink:
         """The connection to this replica. Raises LinkBroken if it can't be reached."""
         link = self.ready(member.id)
         if link is not None:
@@ -46,28 +48,30 @@ class Links:
             raise LinkBroken("it did not answer just now")
         dialled = self._dialled.get(member.id)
         if dialled is None:
-            dialled = loop.create_task(self._dial(member))
+            dialled = self._scope.start(self._dial(member), "connection to a replica")
             self._dialled[member.id] = dialled
             dialled.add_done_callback(lambda _: self._dialled.pop(member.id, None))
         await asyncio.wait((dialled,))
-        return dialled.result()
+        link = self.ready(member.id)
+        if link is None:
+            raise LinkBroken(f"replica {member.id} can't be reached")
+        return link
 
-    async def _dial(self, member: Member) -> ConnectingLink:
+    async def _dial(self, member: ReplicaAddress) -> None:
         loop = asyncio.get_running_loop()
         link = ConnectingLink(self._key, self._most, self._own_id, member.id)
         try:
             async with asyncio.timeout(HANDSHAKE_TIME):
                 await loop.create_connection(lambda: link, member.host, member.port)
                 await link.ready
-        except (OSError, LinkBroken) as error:
+        except (OSError, LinkBroken):
             link.abort()
             self._failed[member.id] = loop.time()
-            raise LinkBroken(f"replica {member.id} can't be reached: {error}") from None
+            return
         self._failed.pop(member.id, None)
         self._links[member.id] = link
         if len(self._links) > MOST:
             self._links = {id: link for id, link in self._links.items() if link.is_ready}
-        return link
 
     def close(self) -> None:
         for link in self._links.values():

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from mcp_workbench.cluster.engine import Engine, EngineAway, Script
-from mcp_workbench.cluster.keys import Vault
+from mcp_workbench.cluster.keys import ValueSeal
 from mcp_workbench.cluster.link import LinkBroken
-from mcp_workbench.cluster.ownership import BEAT, LEASE, PROMISE, promised_until
-from mcp_workbench.cluster.records import LONGEST_MEMBER, Member, read_record, write_record
+from mcp_workbench.cluster.ownership import BEAT, LEASE, PROMISE, SETTLE, promised_until
+from mcp_workbench.cluster.records import LONGEST_MEMBER, ReplicaAddress, read_record, write_record
 from mcp_workbench.cluster.resp import EngineError
+from mcp_workbench.transport.tasks import TaskScope
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ end
 return live
 """)
 
-AskPromise = Callable[[Member], Awaitable[bool]]
+AskPromise = Callable[[ReplicaAddress], Awaitable[bool]]
 
 
 def new_replica_id() -> str:
@@ -47,13 +48,21 @@ def new_replica_id() -> str:
 class Members:
     """Keeps the lease, until cancelled. `holds` is asked before every answer."""
 
-    def __init__(self, engine: Engine, vault: Vault, me: Member, ask_promise: AskPromise) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        vault: ValueSeal,
+        me: ReplicaAddress,
+        ask_promise: AskPromise,
+        scope: TaskScope,
+    ) -> None:
+        self._scope = scope
         self.engine = engine
         self.me = me
-        self.others: dict[str, Member] = {}  # that live, without this one
+        self.others: dict[str, ReplicaAddress] = {}  # that live, without this one
         self.changed = asyncio.Event()  # set and replaced at each beat
-        # Called when the engine is back or the lease had ended (True): others may have adopted what was ours.
-        self.verify: Callable[[bool], Awaitable[None]] | None = None
+        # Called when the engine is back or the lease had ended: others may have adopted what was ours.
+        self.verify: Callable[[], Awaitable[None]] | None = None
         self._verified: float | None = None  # for the connection to the engine that was made then
         self._vault = vault
         self._ask_promise = ask_promise
@@ -80,7 +89,7 @@ class Members:
         return self._promised.get(other, 0.0)
 
     @property
-    def all(self) -> dict[str, Member]:
+    def all(self) -> dict[str, ReplicaAddress]:
         return {**self.others, self.me.id: self.me}
 
     async def next_beat(self, seconds: float) -> None:
@@ -116,7 +125,11 @@ class Members:
                 log.warning("the lease of this replica can't be renewed: %s", error)
             await self._gather_promises(sent)
         else:
-            self.others = self._read(live)
+            others = self._read(live)
+            since = self.engine.since
+            is_new = since is None or sent - since < SETTLE
+            # After the engine came back, others first have to say again that they live.
+            self.others = {**self.others, **others} if is_new else others
             if await self._is_verified(sent):
                 self._lease_until = sent + LEASE
                 self._promises = {}
@@ -129,7 +142,7 @@ class Members:
         lapsed, since = sent >= self._fast_until, self.engine.since
         if (lapsed or since != self._verified) and self.verify is not None:
             try:
-                await self.verify(lapsed)
+                await self.verify()
             except (EngineAway, EngineError):
                 return False
         self._verified = since
@@ -148,13 +161,16 @@ class Members:
             self._promises = {"": sent + PROMISE}  # there is nobody else
             return
         promises: dict[str, float] = {}
-        for member in wanted.values():
+
+        async def ask(member: ReplicaAddress) -> None:
             try:
                 if await self._ask_promise(member):
                     promises[member.id] = sent + PROMISE
             except (LinkBroken, OSError):
-                continue
-        self._promises = promises
+                return
+
+        await asyncio.wait([self._scope.start(ask(m), "promise") for m in wanted.values()])
+        self._promises = {**self._promises, **promises}
 
     async def leave(self) -> None:
         """This replica answers for nothing any more."""
@@ -179,17 +195,19 @@ class Members:
     def _name(self, id: str) -> bytes:
         return b"member " + id.encode("latin-1", "replace")
 
-    def _read(self, live: object) -> dict[str, Member]:
+    def _read(self, live: object) -> dict[str, ReplicaAddress]:
         """Returns the others; what no replica has written is skipped."""
         if not isinstance(live, list):
             return {}
         parts: list[object] = list(live)  # pyright: ignore[reportUnknownArgumentType]
-        members: dict[str, Member] = {}
+        members: dict[str, ReplicaAddress] = {}
         for id, sealed in zip(parts[::2], parts[1::2], strict=False):
             if not isinstance(id, bytes) or len(members) >= MOST_MEMBERS:
                 continue
             name = id.decode("latin-1")
-            member = read_record(Member, self._vault.open(self._name(name), sealed), LONGEST_MEMBER)
+            member = read_record(
+                ReplicaAddress, self._vault.open(self._name(name), sealed), LONGEST_MEMBER
+            )
             if member is not None and member.id == name and name != self.me.id:
                 members[name] = member
         return members

@@ -15,7 +15,7 @@ from mcp_workbench.cluster.records import (
     LONGEST_SESSION,
     MOST_SUBSCRIPTIONS,
     MOST_TOOLBOXES,
-    Member,
+    ReplicaAddress,
     SessionRecord,
 )
 from mcp_workbench.cluster.resp import EngineError
@@ -55,7 +55,7 @@ class OwnedSessions:
             str, LegacySession
         ] = {}  # to another replica; their calls in flight go on
         self.previous: dict[
-            str, Member
+            str, ReplicaAddress
         ] = {}  # of adopted sessions: who may still finish their calls
         self._kept = 0.0
 
@@ -144,25 +144,25 @@ class OwnedSessions:
 
     # The engine is back, or this replica has lost its lease
 
-    async def verify(self, sessions: LegacySessions, *, lapsed: bool) -> None:
+    async def verify(self, sessions: LegacySessions) -> None:
         """Compare what is ours with the engine. What another replica has adopted is given up.
 
-        What the engine does not know is written again; after a lapse it may be somebody else's.
-        Raises EngineAway.
+        What the engine has lost is written again, by whoever comes first: so there is one owner
+        again, also if two replicas took themselves for it. Raises EngineAway.
         """
-        owned = {session.id: session for session in sessions.all()}
-        if not owned:
-            return
+        owned = {session.id: session for session in sessions.all() if session.id in self._stored}
         records = await self._replica.store.owners(list(owned))
+        lost = [self._stored[id].record for id in owned if records.get(id) is None]
+        claimed = await self._replica.store.claim(lost)
         me = self._replica.me.id
         for id, session in owned.items():
             record = records.get(id)
             if sessions.get(id) is not session:
-                continue
-            if (record is None and lapsed) or (record is not None and record.owner != me):
+                continue  # it has ended meanwhile
+            if record is None and (stored := claimed.get(id)) is not None:
+                self._stored[id] = stored
+            elif record is None or record.owner != me:
                 self.give_up(session, sessions)
-            elif record is None and id in self._stored:
-                self._write(session, self._stored[id].record)
 
     def give_up(self, session: LegacySession, sessions: LegacySessions) -> None:
         """Another replica goes on with it; calls in flight here are finished here."""

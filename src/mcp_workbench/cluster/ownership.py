@@ -8,11 +8,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mcp_workbench.cluster.records import Member, SessionRecord
+from mcp_workbench.cluster.records import ReplicaAddress, SessionRecord
 
 LEASE = 3.0  # seconds for which a replica owns what it owns, after each sign of life in the engine
 BEAT = 0.75  # seconds between two of them
-PROMISE = 2.5  # seconds for which another replica promises not to adopt
+PROMISE = (
+    8.0  # seconds for which another replica promises not to adopt; only while the engine is away
+)
 SETTLE = LEASE + 1.0  # seconds after the engine came (back) until a missing lease means anything
 
 
@@ -43,7 +45,7 @@ Step = Local | ForwardTo | Adopt | WaitForLease | Absent
 
 def next_step(  # noqa: PLR0913 - all that it depends on
     record: SessionRecord | None,
-    members: Mapping[str, Member],
+    members: Mapping[str, ReplicaAddress],
     own_id: str,
     *,
     may_adopt: bool,
@@ -54,8 +56,8 @@ def next_step(  # noqa: PLR0913 - all that it depends on
 
     `unreachable` are replicas that were tried for this request and did not answer.
     """
-    if record is None:
-        return Absent()
+    if record is None:  # an engine that has just come back may have to be told again
+        return Absent() if may_adopt else WaitForLease()
     owner = record.owner
     if owner == own_id:
         return Absent()  # it has ended here, and its record is about to go
@@ -68,7 +70,7 @@ def next_step(  # noqa: PLR0913 - all that it depends on
 
 
 def successor(
-    members: Mapping[str, Member], own_id: str, unreachable: frozenset[str] = frozenset()
+    members: Mapping[str, ReplicaAddress], own_id: str, unreachable: frozenset[str] = frozenset()
 ) -> str:
     """Returns a replica that can take over from this one; empty if there is none."""
     others = sorted(
@@ -99,7 +101,7 @@ def promised_until(promises: Mapping[str, float], others: frozenset[str]) -> flo
     return min(promises.get(other, 0.0) for other in others)
 
 
-def adopted(record: SessionRecord, me: Member) -> SessionRecord:
+def adopted(record: SessionRecord, me: ReplicaAddress) -> SessionRecord:
     """Returns the record as its new owner writes it."""
     return msgspec.structs.replace(
         record,

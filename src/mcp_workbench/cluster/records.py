@@ -13,7 +13,7 @@ MOST_SUBSCRIPTIONS = 256
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True):
+class ReplicaAddress(msgspec.Struct, frozen=True, array_like=True):
     """One replica: its id, which is new at each start, and where the others reach it."""
 
     id: str

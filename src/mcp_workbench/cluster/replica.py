@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from mcp_workbench.cluster.engine import Engine
 from mcp_workbench.cluster.forwarding import AnswerStream, as_request, read_request
-from mcp_workbench.cluster.keys import Vault, derive
+from mcp_workbench.cluster.keys import ValueSeal, derive
 from mcp_workbench.cluster.link import ANSWER, REFUSED, STRANGERS, AcceptedLink, LinkBroken
 from mcp_workbench.cluster.links import Links
 from mcp_workbench.cluster.members import Members, new_replica_id
 from mcp_workbench.cluster.owned_sessions import OwnedSessions
 from mcp_workbench.cluster.ownership import LEASE
-from mcp_workbench.cluster.records import Member
+from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.session_store import SessionStore
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address
 from mcp_workbench.core.errors import WorkbenchError
@@ -58,19 +58,19 @@ class Replica:
         self, config: ClusterConfig, scope: TaskScope, most: int, address: tuple[str, int], id: str
     ) -> None:
         self.scope = scope
-        self.me = Member(id, *address)
+        self.me = ReplicaAddress(id, *address)
         self.state_key = derive(config.key, b"request states")
         self.task_key = derive(config.key, b"task ids")
         self.engine = Engine(config.engine, config.name)
-        vault = Vault(config.key)
+        vault = ValueSeal(config.key)
         self.store = SessionStore(self.engine, vault)
-        self.links = Links(config.key, most, id)
-        self.members = Members(self.engine, vault, self.me, self._ask_promise)
+        self.links = Links(config.key, most, id, scope)
+        self.members = Members(self.engine, vault, self.me, self._ask_promise, scope)
         self.sessions = OwnedSessions(self)
         self.front: ClusterFront | None = None
         self.server: HttpServer | None = None
         self._answers: dict[tuple[AcceptedLink, int], ResponseWriter] = {}
-        self._elsewhere: dict[str, Member] = {}  # without a lease, and alive
+        self._elsewhere: dict[str, ReplicaAddress] = {}  # without a lease, and alive
         self.members.verify = self._verify
 
     def states(self, principal: str) -> RequestStates:
@@ -79,17 +79,17 @@ class Replica:
 
     # The engine
 
-    async def _verify(self, lapsed: bool) -> None:  # noqa: FBT001 - as it is called
+    async def _verify(self) -> None:
         if self.front is not None:
-            await self.sessions.verify(self.front.legacy, lapsed=lapsed)
+            await self.sessions.verify(self.front.legacy)
 
     # What we ask of others
 
-    async def _ask(self, member: Member, question: bytes) -> bytes:
+    async def _ask(self, member: ReplicaAddress, question: bytes) -> bytes:
         link = await self.links.to(member)
         return await link.ask(question, ASK_TIME)
 
-    async def _ask_promise(self, member: Member) -> bool:
+    async def _ask_promise(self, member: ReplicaAddress) -> bool:
         return await self._ask(member, _PROMISE + self.me.id.encode()) == _YES
 
     async def _drop_silent(self) -> None:
@@ -112,7 +112,7 @@ class Replica:
             if self.engine.is_ready:
                 await self._drop_silent()
 
-    async def holds_elsewhere(self, member: Member) -> bool:
+    async def holds_elsewhere(self, member: ReplicaAddress) -> bool:
         """Whether a replica without a lease lives and answers for its sessions all the same."""
         try:
             holds = await self._ask(member, _HOLDS) == _YES
@@ -122,10 +122,10 @@ class Replica:
             self._elsewhere[member.id] = member
         return holds
 
-    def known_elsewhere(self, id: str) -> Member | None:
+    def known_elsewhere(self, id: str) -> ReplicaAddress | None:
         return self._elsewhere.pop(id, None)
 
-    async def note(self, member: Member, payload: bytes) -> None:
+    async def note(self, member: ReplicaAddress, payload: bytes) -> None:
         try:
             await self._ask(member, _NOTE + payload)
         except LinkBroken:
@@ -134,6 +134,8 @@ class Replica:
     # What others ask of us
 
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
+        from mcp_workbench.cluster.front import ForwardedTo  # it imports this module's neighbours
+
         forwarded, front = read_request(payload), self.front
         if forwarded is None or front is None or self.server is None:
             link.frame(REFUSED, stream)
@@ -147,7 +149,8 @@ class Replica:
             self._answers.pop((link, stream), None)
             link.frame(REFUSED, stream)
 
-        if not front.handle_forwarded(forwarded, response, refuse):
+        origin = ForwardedTo(link.other_id, refuse, is_yielded=forwarded.is_yielded)
+        if not front.handle_forwarded(forwarded, response, origin):
             refuse()
 
     def _date(self) -> bytes:

@@ -1,4 +1,4 @@
-"""RESP, the protocol of Valkey and Redis: commands as bytes, and a reader of replies with limits. Pure."""
+"""RESP, the protocol of Valkey and Redis: commands, and a reader of replies with limits. Pure."""
 
 from __future__ import annotations
 

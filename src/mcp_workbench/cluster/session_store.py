@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from mcp_workbench.cluster.engine import Engine, Script
-from mcp_workbench.cluster.keys import NONCE, TAG, Vault
+from mcp_workbench.cluster.keys import NONCE, TAG, ValueSeal
 from mcp_workbench.cluster.records import (
     LONGEST_SESSION,
     SessionRecord,
@@ -51,7 +51,7 @@ class StoredSession:
 class SessionStore:
     """Reads and writes records. What is in the engine and was not written by a replica does not exist."""
 
-    def __init__(self, engine: Engine, vault: Vault) -> None:
+    def __init__(self, engine: Engine, vault: ValueSeal) -> None:
         self._engine = engine
         self._vault = vault
 
@@ -80,6 +80,21 @@ class SessionStore:
         future = self._engine.send("SET", self._key(record.id), stored.raw, "EX", LIFETIME)
         future.add_done_callback(_forgive)
         return stored
+
+    async def claim(self, records: list[SessionRecord]) -> dict[str, StoredSession | None]:
+        """Write records that the engine has lost: of several replicas, the first one. Raises EngineAway.
+
+        Returns the records as written, None for those that another one has written.
+        """
+        claimed: dict[str, StoredSession | None] = {}
+        for at in range(0, len(records), AT_ONCE):
+            stored = [self._seal(record) for record in records[at : at + AT_ONCE]]
+            replies = await self._engine.ask_all(
+                [("SET", self._key(s.record.id), s.raw, "EX", LIFETIME, "NX") for s in stored]
+            )
+            for one, reply in zip(stored, replies, strict=True):
+                claimed[one.record.id] = one if reply == b"OK" else None
+        return claimed
 
     async def swap(self, before: StoredSession, after: SessionRecord) -> StoredSession | None:
         """Adopt: returns the new record, or None if another replica was faster, or the owner lives."""

@@ -111,7 +111,7 @@ TOP = {
     ),
     "scripts": Key(
         FLAG,
-        "Offer `run_script`, with which an agent runs a program that calls tools; needs the extra `code`. In proxy mode only.",
+        "Offer `run_script`, with which an agent runs a program that calls tools; needs the extra `code`. Not with bare names.",
         default=False,
         example=True,
     ),

@@ -25,9 +25,9 @@ def script_warnings(snapshot: Snapshot) -> Iterator[Problem]:
     if not any(box.scripts for box in snapshot.toolboxes.values()):
         return
     message, fix = "", ""
-    if snapshot.tool_mode != "proxy":
-        message = "'scripts' has no effect in dynamic mode: run_script is not offered"
-        fix = 'remove it, or set "toolMode": "proxy"'
+    if snapshot.tool_mode == "dynamic" and snapshot.naming == "bare":
+        message = "'scripts' has no effect with bare names: run_script is not offered"
+        fix = "remove it, or leave 'naming' out"
     elif not can_run_scripts():
         message = "scripts are switched on, but the extra 'code' is not installed: run_script is not offered"
         fix = INSTALL

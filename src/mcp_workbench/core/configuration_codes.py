@@ -215,8 +215,8 @@ CONFIGURATION_CODES = {
     ),
     "WB-CONF-048": Explanation(
         "Scripts are switched on, but can't be offered",
-        "A warning: 'scripts' is true, and the package that runs them is installed only on request; or 'toolMode' is "
-        '"dynamic", which has no run_script.',
+        "A warning: 'scripts' is true, and the package that runs them is installed only on request; or 'naming' is "
+        '"bare", which shows no tool of ours.',
         "pip install 'mcp-workbench-gateway[code]', in the environment of this program; or leave 'scripts' out.",
     ),
     "WB-CONF-055": Explanation(

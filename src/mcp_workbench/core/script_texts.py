@@ -55,17 +55,32 @@ LIMITS = {
     ),
 }
 
+_DATA = "A call returns the data itself, without an envelope. print(r) shows it."
+_CONSTANTS = {"null": "None", "undefined": "None", "true": "True", "false": "False"}
+_JAVASCRIPT = re.compile(r"^\s*(?:const|let|var|function)\b|=>", re.MULTILINE)
+_COROUTINE = re.compile(r"<coroutine (?:object )?(\w+)")
+GATHER = "r = await asyncio.gather(call(...), call(...))"
+
 # Parts of an exception's text, and what to write instead. The first that occurs counts.
 _INSTEAD = (
+    ("awaitable is required", "Give gather the calls one by one: await asyncio.gather(*calls)."),
+    ("can't be awaited", "It has its value already: leave await out."),
+    ("JSON object must be", "A call returns data, not its text: use it as it is."),
+    ("async comprehensions", "Use a for loop, and await inside it."),
+    ("method decorators", "Use a plain function, or a method without decorators."),
+    ("'sys' has no attribute 'exit'", "A script ends after its last line, or with return."),
+    ("'dict' object has no attribute", 'Data is read by key: r["key"]. print(r) shows what r is.'),
+    ("no attribute 'content'", _DATA),
+    ("no attribute 'structuredContent'", _DATA),
     ("yield", "Collect the values in a list and return that."),
     ("'del'", "Use d.pop(key), or build a new list or dict without the element."),
-    ("inheritance", "Use functions and dicts, or a class without bases."),
+    ("inheritance", "Use functions and dicts, a class without bases, built-in exceptions."),
     ("async with", "Use await call(...) for tools; there is nothing else to enter."),
     ("async for", "Use a for loop, and await inside it."),
     ("gather()", "Catch exceptions in a function of your own, and gather that."),
     ("module 'asyncio'", "It has gather and sleep: await asyncio.gather(call(...), call(...))."),
     ("except*", "Use except."),
-    ("'coroutine' object", f"A call has no value before it is awaited: {EXAMPLE}"),
+    ("'coroutine' object", f'A call has no value before it is awaited: {EXAMPLE}, then r["key"]'),
     ("coroutine", f"A call has no value before it is awaited: {EXAMPLE}"),
 )
 _MODULES = (
@@ -94,15 +109,47 @@ def _line(line: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
 
 
-def advice(kind: str, message: str) -> str:
-    """What to write instead; empty if there is nothing to say."""
+def advice(kind: str, message: str, shown: str = "") -> str:
+    """What to write instead; empty if there is nothing to say. `shown` is the traceback."""
     if kind in ("ModuleNotFoundError", "ImportError"):
         return _MODULES
     if kind == "PermissionError" or "not supported in this environment" in message:
         return _OUTSIDE
+    if kind == "SyntaxError":
+        return "A script is Python." if _JAVASCRIPT.search(shown) else ""
+    if kind == "KeyError":
+        return "print(r) shows what a call has returned."
+    if kind == "NameError" and (
+        name := _CONSTANTS.get(message.partition("'")[2].partition("'")[0])
+    ):
+        return f"In Python that is {name}."
     if kind == "NameError" and "'call'" not in message:
         return f"Tools are called by name: {EXAMPLE}; search_tools finds them."
     return next((instead for part, instead in _INSTEAD if part in message), "")
+
+
+def awaited_text(source: str, lines: Iterable[int]) -> str:
+    """What to write in place of calls in these lines that were not awaited."""
+    written = source.splitlines()
+    are_gathered = all(
+        0 < line <= len(written) and "gather(" in written[line - 1] for line in lines
+    )
+    return GATHER if are_gathered else EXAMPLE
+
+
+def coroutine_text(value: bytes) -> str:
+    """What to write in place of a value that is a coroutine; empty for other values."""
+    found = _COROUTINE.match(value[1:200].decode("utf-8", "replace")) if value[:1] == b'"' else None
+    if found is None:
+        return ""
+    function = found[1]
+    is_call = function in ("external_future", "call")
+    return EXAMPLE if is_call else f"await {function}()"
+
+
+def idle_text(function: str, line: int) -> str:
+    """What is wrong with a line that calls an async function of the script, and does not await it."""
+    return f"Line {line} calls {function}() without await, so it did nothing. Write: await {function}()"
 
 
 def unawaited_text(source: str, lines: Iterable[int]) -> str:

@@ -44,6 +44,7 @@ FORMAT = b"1"
 # Requests of a client. After COMMAND come the messages of `command_messages`.
 JOIN, COMMAND = b"join", b"command"
 STATUS, FIGURES, DOWN, RELOAD = b"status", b"figures", b"down", b"reload"
+PAGE = b"page"  # for an address that opens the web page
 # Later messages of an attached process: its pipes, SIGTERM, SIGINT, heartbeat
 PIPES, ASKED, INTERRUPTED, PING = b"pipes", b"asked", b"interrupted", b"ping"
 # Responses

@@ -20,6 +20,7 @@ from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.daemon.control import ControlConnection, control_server
 from mcp_workbench.daemon.joined_hosts import HostRegistry
+from mcp_workbench.daemon.page_requests import PageRequests
 from mcp_workbench.daemon.paths import (
     OWN_SOURCE,
     ROTATED,
@@ -103,8 +104,11 @@ async def _serve(
     async with Gateway(snapshot, log_calls=settings.log_calls) as gateway, task_scope() as hosts:
         registry = HostRegistry(info, gateway, hosts, log_file)
         registry.down = end.asked
-        async with _port(gateway, settings) as port, control_server(paths, registry):
+        handler = PageRequests(registry, gateway, hosts, paths.config)
+        async with _port(gateway, settings) as port, control_server(paths, handler):
+            handler.front = None if port is None else port[0]
             info.url = _url(settings, port)
+            handler.url = info.url
             registry.send_figures = _figures_sender(gateway, registry, port)
             _report_ready(info)
             log.info("started (pid %d) for %s", os.getpid(), paths.config)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcp_workbench.protocol.task_messages import TaskWish
     from mcp_workbench.upstream.connection import Connection
 
-Door = Literal["stdio", "http", "daemon", "cli", "python"]
+Door = Literal["stdio", "http", "daemon", "cli", "python", "page"]
 
 
 class Call(ResponseHandler):
@@ -221,6 +221,9 @@ class Call(ResponseHandler):
     def takes_tasks(self) -> bool:
         """Whether its sender can be given the handle of a task in place of a result."""
         return False
+
+    def given_task(self, id: str) -> None:
+        """Its legacy host is about to get this handle of a task."""
 
     def put_question(self) -> Put | None:
         """What puts a question of its task to a person; None if nobody can be asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,6 +11,9 @@ from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.gateway.views import Scopes
 from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.pool import ConnectionPool
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.workbench import Gateway
 
 Addresses = tuple[ServerAddress, ...]
 # How each server is reached, with the values of variables: `config.expand.resolve_server`.
@@ -145,3 +149,17 @@ def _kinds(connection: Connection, spec: ServerSpec) -> Iterator[str]:
         yield "prompts"
     if connection.primitives.declared.resources:
         yield "resources"
+
+
+def restart(gateway: Gateway, address: ServerAddress) -> None:
+    """Start this server anew, however often it has failed; calls in flight finish on the old connection.
+
+    Raises NotFound if there is no such server.
+    """
+    spec, pool, snapshot = gateway.view.spec(address), gateway.pool, gateway.snapshot
+    ways = pool.begun_ways()
+    ways.pop(address, None)  # as if its entry had changed
+    for connection in pool.renew(servers_of(snapshot), ways, snapshot.limits).values():
+        connection.ending = "it is restarted"
+    pool.end_backoff(spec, None)
+    pool.begun(spec)

@@ -48,6 +48,7 @@ PRELUDE = "import asyncio, json, re"  # what scripts need most, and forget to im
 MOST_ARGUMENTS = 4 << 20  # bytes of a call's arguments as JSON
 LONGEST_NAME = 1000  # characters of a tool's name
 LONGEST_TEXT = 50_000  # characters of an exception's text, and of each end of a traceback
+MOST_IDLE = 10  # lines that do nothing, and are named
 LONGEST_LINE = 1000  # characters of a line of a traceback
 FILE = "<python-input-1>"  # what the interpreter calls the script, which follows that
 CALL = "call"
@@ -159,7 +160,7 @@ class Run(threading.Thread):
             return self._ended(message=str(error), kind="TypeError")
         if len(encoded) > self._limits.output:
             return self._ended(limit="output")
-        return self._ended(value=msgspec.Raw(encoded))
+        return self._ended(value=msgspec.Raw(encoded), idle=self._idle())
 
     def _ended(self, **fields: Any) -> messages.Finished:
         printed = self._before + self._printed.output
@@ -174,6 +175,14 @@ class Run(threading.Thread):
         frames = [frame for frame in error.traceback() if frame.filename in (FILE, "main.py")]
         line, unawaited = frames[-1].line if frames else 0, self._unawaited()
         return self._ended(kind=kind, message=message, shown=shown, line=line, unawaited=unawaited)
+
+    def _idle(self) -> list[tuple[str, int]]:
+        """The lines that call an async function of the script, and do not await it."""
+        if "async def" not in self._request.code:
+            return []
+        from mcp_workbench.core.script_source import unawaited_functions  # loads a tokenizer
+
+        return unawaited_functions(self._request.code)[:MOST_IDLE]
 
     def _unawaited(self) -> list[int]:
         """The lines of calls that the script made and never waited for."""

@@ -12,10 +12,14 @@ ANSWER_BUDGET = (
 )
 
 
+def has_bare_names(snapshot: Snapshot) -> bool:
+    return snapshot.tool_mode == "dynamic" and snapshot.naming == "bare"
+
+
 def has_scripts(snapshot: Snapshot) -> bool:
-    """Whether the configuration switches scripts on, which only proxy mode has, and they can be run."""
+    """Whether the configuration switches scripts on, and they can be run. With bare names no tool is ours."""
     is_on = any(box.scripts for box in snapshot.toolboxes.values())
-    if not is_on or snapshot.tool_mode != "proxy":
+    if not is_on or has_bare_names(snapshot):
         return False
     from mcp_workbench.config.script_support import can_run_scripts  # only where they are on
 

@@ -128,6 +128,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", omit_defaults=True):
     shown: str = ""  # its traceback
     line: int = 0
     unawaited: list[int] = []  # lines of calls that it never waited for
+    idle: list[tuple[str, int]] = []  # lines that call an async function of its own, without await
     limit: str = ""  # the name of the one that ended it
     crash: str = ""  # how its worker ended
 

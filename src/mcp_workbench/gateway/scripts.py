@@ -28,12 +28,15 @@ from mcp_workbench.core.script_texts import (
     LIMITS,
     ScriptedCall,
     advice,
+    awaited_text,
     calls_text,
+    coroutine_text,
+    idle_text,
     traceback_text,
     unawaited_text,
 )
 from mcp_workbench.core.script_values import answer_text, call_value, returned_content, shortened
-from mcp_workbench.core.spec import Snapshot, ToolIdentifier
+from mcp_workbench.core.spec import Snapshot, ToolIdentifier, parse_tool_name
 from mcp_workbench.gateway.arguments import MOST_READ, hint_for
 from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed, Failed
 from mcp_workbench.gateway.script_messages import (
@@ -130,6 +133,7 @@ class ScriptSource(msgspec.Struct):
 
     code: str
     principal: str = ""
+    is_flat: bool = False  # its author knows tools by their flat names
     engine: EngineState | None = None
     run: RunState | None = None
     open: list[tuple[int, int, msgspec.Raw]] = []  # call, its place in the list, arguments
@@ -261,10 +265,17 @@ class ScriptRun:
                 if isinstance(message, SnapshotTaken):
                     self._tell(message)
                     continue
-                for made in message.calls:
+                for one in message.calls:
+                    made = self._canonical(one)
                     line = ScriptedCall(made.tool, made.line, "not sent")
                     self._calls.append(line)
                     self._begin(calling, made, line)
+
+    def _canonical(self, made: MadeCall) -> MadeCall:
+        """The call with the name that everybody here knows its tool by."""
+        tool = parse_tool_name(made.tool) if self._source.is_flat and "/" not in made.tool else None
+        name = made.tool if tool is None else "/".join((tool.toolbox, tool.server, tool.tool))
+        return msgspec.structs.replace(made, tool=name)
 
     def _begin(self, calling: TaskScope, made: MadeCall, line: ScriptedCall) -> None:
         self.open[made.call] = OpenScriptCall(made, line)
@@ -371,10 +382,13 @@ class ScriptRun:
 
     def _answered(self, finished: Finished) -> ScriptAnswer:
         failure, code = failure_text(finished, self._source.code, self._limits)
+        idle = "\n".join(idle_text(function, line) for function, line in finished.idle)
+        if not self._calls:  # nothing is lost if it has failed
+            failure, idle = failure or idle, ""
         if failure:
             raise ScriptFailed(failure, calls=self._calls, printed=finished.printed, code=code)
         return ScriptAnswer(
-            answer_text(finished.printed, finished.value),
+            "\n".join(filter(None, (answer_text(finished.printed, finished.value), idle))),
             finished.value,
             finished.printed,
             returned_content(finished.value, self._kept),
@@ -407,15 +421,15 @@ def failure_text(finished: Finished, code: str, limits: ScriptLimits) -> tuple[s
         missing = (
             f"These calls were not awaited, so they were not made. Write: {EXAMPLE}\n{unawaited}"
         )
-        parts = [shown, advice(finished.kind, finished.message), missing if unawaited else ""]
+        instead = advice(finished.kind, finished.message, finished.shown)
+        parts = [shown, instead, missing if unawaited else ""]
         return "\n".join(part for part in parts if part), ""
     if finished.unawaited:
-        return (
-            f"A call was never awaited, so it was not made:\n{unawaited}\nWrite: {EXAMPLE}",
-            "",
-        )
-    if bytes(finished.value).startswith(b'"<coroutine '):
-        return f"The value is a coroutine that was never awaited. Write: {EXAMPLE}", ""
+        instead = awaited_text(code, finished.unawaited)
+        never = "A call was never awaited, so it was not made"
+        return f"{never}:\n{unawaited}\nWrite: {instead}", ""
+    if instead := coroutine_text(bytes(finished.value)):
+        return f"The value is a coroutine that was never awaited. Write: {instead}", ""
     return "", ""
 
 

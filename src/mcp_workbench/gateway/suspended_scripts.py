@@ -111,7 +111,8 @@ class SuspendedScript(msgspec.Struct, frozen=True, array_like=True):
     @property
     def toolboxes(self) -> set[str]:
         """Those of the tools that it has called."""
-        return {call.tool.partition("/")[0] for call in self.run.calls}
+        sent = [call.tool for call in self.run.calls if call.state != "not sent"]
+        return {tool.partition("/")[0] for tool in sent}
 
 
 class CannotMove(Exception):

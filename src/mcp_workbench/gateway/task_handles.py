@@ -35,11 +35,14 @@ from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Outcome
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.conversation import Failure, RequestFailed, ResponseHandler
+from mcp_workbench.upstream.task_subscriptions import tasks_of
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
     from mcp_workbench.gateway.views import View
     from mcp_workbench.upstream.connection import Connection
+
+__all__ = ["HeldTask", "TaskEnded", "Tasks", "relay_legacy", "relay_modern", "task_key", "tasks_of"]
 
 log = logging.getLogger(__name__)
 encode = msgspec.json.encode
@@ -142,7 +145,7 @@ class Tasks:
         return ref if ref is not None and view.snapshot.find(ref.address) is not None else None
 
     def connection(self, ref: TaskRef) -> Connection | TaskEnded | None:
-        """Return where the task was created; None if this process does not know."""
+        """Return where the task was created; None if this process does not know, or has forgotten it."""
         self._forget_ended()
         connection = self._connections.get(ref.run)
         if connection is not None:
@@ -155,7 +158,8 @@ class Tasks:
             if not connection.over:
                 continue
             del self._connections[run]
-            self._ended[run] = connection.reason
+            if connection.needed_until > connection.ended_at:  # otherwise its tasks had expired
+                self._ended[run] = connection.reason
             for place in [place for place in self._held if place[0] == run]:
                 del self._held[place]
         while len(self._ended) > MOST_ENDED:
@@ -270,5 +274,6 @@ def relay_legacy(call: Call, result: msgspec.Raw, task: Task) -> None:
         tokens[call.number] = call
         if len(tokens) > MOST_TOKENS:
             del tokens[next(iter(tokens))]
+    call.given_task(sealed)
     own = changed(members["task"], {"taskId": encode(sealed)})
     call.finish(Completed(with_related(changed(result, {"task": own}), sealed)))

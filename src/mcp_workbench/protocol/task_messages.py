@@ -22,6 +22,7 @@ encode = msgspec.json.encode
 
 GET, RESULT, CANCEL = "tasks/get", "tasks/result", "tasks/cancel"
 UPDATE, LIST = "tasks/update", "tasks/list"
+NOTICE, LEGACY_NOTICE = "notifications/tasks", "notifications/tasks/status"
 RELATED = f"{META}related-task"  # in `_meta` of legacy messages that belong to a task
 WORKING, INPUT_REQUIRED, COMPLETED = "working", "input_required", "completed"
 FAILED, CANCELLED = "failed", "cancelled"
@@ -215,6 +216,51 @@ def modern_created(result: msgspec.Raw) -> ModernTask | None:
 def task_questions(address: ServerAddress, result: msgspec.Raw) -> InputRequired:
     """Return the open questions of a modern task. Raises msgspec.DecodeError if they are malformed."""
     return read_input_required(address, result)
+
+
+# Notifications
+
+
+class _Noticed(msgspec.Struct):
+    taskId: str = ""  # noqa: N815 - the protocol's name
+
+
+def noticed_task(params: msgspec.Raw | bytes) -> str:
+    """Return the server's id of the task whose state a notification has; empty if it can't be read."""
+    try:
+        return msgspec.json.decode(params, type=_Noticed).taskId
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+
+
+class _Agreed(msgspec.Struct, frozen=True):
+    taskIds: list[str] = []  # noqa: N815
+
+
+class _Acknowledgement(msgspec.Struct):
+    notifications: _Agreed = _Agreed()
+
+
+def acknowledged_tasks(params: msgspec.Raw | bytes) -> frozenset[str]:
+    """Return the tasks whose changes a modern server has agreed to announce."""
+    try:
+        known = msgspec.json.decode(params, type=_Acknowledgement)
+    except (msgspec.DecodeError, RecursionError):
+        return frozenset()
+    return frozenset(known.notifications.taskIds)
+
+
+def detailed_task(result: msgspec.Raw | bytes) -> Members:
+    """Return the state of a task for `notifications/tasks`, from that of `tasks/get`."""
+    members = read_members(result)
+    return {key: raw for key, raw in members.items() if key not in ("resultType", "_meta")}
+
+
+def progress_of_task(state: Members) -> tuple[bytes, ...]:
+    """Return what a host has to know of a task: if it is the same as before, nothing has changed."""
+    questions = read_members(state.get("inputRequests", b"{}"))
+    told = [bytes(state.get(key, b"")) for key in ("status", "statusMessage")]
+    return (*told, *(key.encode() for key in sorted(questions)))
 
 
 # Messages that belong to a task (legacy)

@@ -223,10 +223,19 @@ class HostCall(Call):
 
         return declares_tasks(self.request.capabilities)
 
-    def put_question(self) -> Put | None:
-        if self.request.modern_host:  # it is asked in a reply, and this call has none yet
-            return None
-        return partial(self.session.elicitation.input_requests.put, self)
+    def given_task(self, id: str) -> None:
+        from mcp_workbench.server.task_watches import follow  # where a host has tasks
+
+        ref = self.view.gateway.tasks.read(id, self.view)
+        place = self.pinned or self.connection
+        if ref is not None and place is not None:
+            follow(self.session, id, ref, place)
+
+    def put_question(self) -> Put:
+        requests = self.session.elicitation.input_requests
+        if self.request.modern_host:  # it is asked in a reply, and comes back with the answer
+            return partial(requests.suspended_calls.suspend, self)
+        return partial(requests.put, self)
 
     def questioned(self, result: msgspec.Raw) -> None:
         self.session.elicitation.input_required(self, result)

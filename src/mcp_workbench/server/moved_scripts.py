@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcp_workbench.core.errors import InvalidCall
+from mcp_workbench.core.errors import InvalidCall, NotFound
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.script_texts import ScriptedCall
 from mcp_workbench.gateway.approvals import LIFETIME as APPROVAL_LIFETIME
 from mcp_workbench.gateway.approvals import Approval, not_approved
-from mcp_workbench.gateway.scripts import ScriptFailed, ScriptSource, tool_named
+from mcp_workbench.gateway.scripts import ScriptFailed, tool_named
 from mcp_workbench.gateway.suspended_scripts import (
     LIFETIME,
     MOST_SNAPSHOT,
@@ -41,7 +41,6 @@ from mcp_workbench.server.parse import RequestError
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.spec import ToolIdentifier
     from mcp_workbench.gateway.scripts import OpenScriptCall, ScriptRun
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.script_calls import ScriptCall, ScriptRequest
@@ -133,7 +132,7 @@ def _open_call(
     asked = None if call is None else _asked(call, questions)
     one.line.state = "may have run" if isinstance(asked, AskedInput) else "not sent"
     made = one.made
-    generation = _generation(request.view, tool_named(made.tool))
+    generation = _generation(request.view, made.tool)
     place = script.place(one)
     return OpenCall(number, made.tool, bytes(made.arguments), place, generation, asked)
 
@@ -192,8 +191,9 @@ def go_on(request: ScriptRequest) -> None:
         if not is_first:
             raise RequestError(jsonrpc.INVALID_PARAMS, USED)
 
-    principal = request.view.principal
-    request.source = ScriptSource("", principal, suspended.engine, suspended.run, opened, claim)
+    source = request.source
+    source.engine, source.run = suspended.engine, suspended.run
+    source.open, source.claim = opened, claim
     request.begin()
 
 
@@ -225,7 +225,7 @@ def _require_same(request: ScriptRequest, suspended: SuspendedScript, version: s
         if box is None or not box.scripts:
             raise _refused(f"The script can't go on: it has no toolbox '{name}' here", calls)
     for one in suspended.open:
-        if one.generation != _generation(request.view, tool_named(one.tool)):
+        if one.generation != _generation(request.view, one.tool):
             changed = f"the configuration of {one.tool} has changed since its question"
             raise _refused(f"The script can't go on: {changed}", calls)
 
@@ -279,10 +279,17 @@ def _digest(request: ScriptRequest) -> str:
         raise InvalidCall("run_script takes a script as 'code'") from None
 
 
-def _generation(view: View, tool: ToolIdentifier) -> bytes:
-    """Digest of the entry of the tool's server; empty if there is none."""
-    spec = view.snapshot.find(tool.address)
-    return b"" if spec is None else hashlib.sha256(msgspec.json.encode(spec)).digest()
+def _generation(view: View, tool: str) -> bytes:
+    """Digest of what the entry of the tool's server leads to and allows; empty if there is none."""
+    try:
+        spec = view.snapshot.find(tool_named(tool).address)
+    except NotFound:  # its call is about to fail
+        return b""
+    if spec is None:
+        return b""
+    leads_to = (spec.address, spec.target, spec.era, spec.scope, spec.principal)
+    allows = (spec.tools, spec.approve, spec.validate, spec.lock)
+    return hashlib.sha256(msgspec.json.encode((leads_to, allows))).digest()
 
 
 def _answers(request: ScriptRequest) -> Members:

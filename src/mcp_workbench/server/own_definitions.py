@@ -52,10 +52,22 @@ def own_definitions(snapshot: Snapshot) -> list[Json]:
     if reads:
         own.append(read_result_definition())
     if has_scripts(snapshot):
-        from mcp_workbench.server.script_tool import run_script_definition  # mostly off
-
-        own.append(run_script_definition(_HINTS))
+        own.append(_run_script_definition(native=False))
     return own
+
+
+def native_definitions(snapshot: Snapshot) -> list[Json]:
+    """What dynamic mode lists beside the servers' tools, for hosts of both eras."""
+    own = [open_toolbox_definition(snapshot)]
+    if has_scripts(snapshot):
+        own += [_run_script_definition(native=True), read_result_definition()]
+    return own
+
+
+def _run_script_definition(*, native: bool) -> Json:
+    from mcp_workbench.server.script_tool import run_script_definition  # mostly off
+
+    return run_script_definition(_HINTS, native=native)
 
 
 def has_read_result(snapshot: Snapshot) -> bool:
@@ -159,7 +171,7 @@ class OwnDefinitions:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.open_toolbox = encode(open_toolbox_definition(snapshot))
+        self.native = [encode(one) for one in native_definitions(snapshot)]
         self.use_tool = encode(use_tool_definition(native=True))
         self.all = b",".join(map(encode, own_definitions(snapshot)))
         self.cache = _STATIC_CACHE % (text.STATIC_TTL, text.cache_scope(snapshot).encode())

@@ -60,6 +60,7 @@ from mcp_workbench.transport.jsonrpc import ErrorObject, Outcome
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import Approver
+    from mcp_workbench.gateway.interactive import Put
     from mcp_workbench.gateway.suspended_scripts import AskedApproval, AskedInput
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Suspension
@@ -91,7 +92,8 @@ class ScriptRequest(HostCall):
     def __init__(self, session: HostSession, id: bytes, request: CallRequest) -> None:
         super().__init__(session, id, request)
         self.script: ScriptRun | None = None
-        self.source = ScriptSource("", session.view.principal)
+        is_flat = session.view.snapshot.tool_mode == "dynamic"
+        self.source = ScriptSource("", session.view.principal, is_flat)
         self.calls: dict[int, ScriptCall] = {}  # by the interpreter's number
         self.asked: dict[int, AskedApproval | AskedInput] = {}  # before, of calls that go on
         self.answers: Members = {}  # of the host, to what was asked then
@@ -196,10 +198,13 @@ class ScriptRequest(HostCall):
         suspension.gathering = True  # further questions join the open ones
 
         async def ask() -> None:
-            self.held = await move(self)
-            suspension.gathering = False
-            if self.held:
-                hold()
+            self.held = "see the log"  # if there is a bug
+            try:
+                self.held = await move(self)
+            finally:
+                suspension.gathering = False
+                if self.held:
+                    hold()
 
         self.view.gateway.pool.start(ask(), f"ask for {self.id.decode()}")
         return True
@@ -393,6 +398,9 @@ class ScriptCall(HostCall):
         if self.rounds is None:
             self.rounds = InputRounds(self, self._put_round, self._repeat)
         self.rounds.next(required)
+
+    def put_question(self) -> Put:
+        return self._put_round
 
     def _put_round(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         if not self.request.modern_host:

@@ -17,7 +17,7 @@ import msgspec
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, shown_name
 from mcp_workbench.core.raw_json import LONGEST_NAME, Members
-from mcp_workbench.core.spec import ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier, ToolMode
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.protocol.handshake import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Door
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.elicitation import InputRequests
+    from mcp_workbench.server.task_watches import FollowedTasks
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ _INTERNAL_ERROR = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench fa
 
 class HostSession:
     """A host on a channel. `receive` takes its messages and never waits."""
+
+    followed_tasks: FollowedTasks | None = None  # whose changes a legacy host is notified of
 
     def __init__(  # noqa: PLR0913 - what one session is made of
         self,
@@ -270,7 +273,7 @@ class HostSession:
         if self._tool_view.bare:
             self._bare_tools_call(id, name, members, meta)
             return
-        modern, mode = self.era.modern, self.view.snapshot.tool_mode
+        modern, mode = self.era.modern, self._mode_of(name)
         of_app = self._tool_view.known(name) if self.elicitation.shows_apps else None
         try:
             request = tool_requests.read_tool_request(
@@ -295,6 +298,12 @@ class HostSession:
         target = ToolIdentifier(request.toolbox, "", name)
         if not request.toolbox or self._registered(id, target, members, meta):
             self.run(id, self._tools.answer, id, request, meta.get("progressToken"))
+
+    def _mode_of(self, name: str) -> ToolMode:
+        """Where a tool of this name belongs: with scripts, dynamic mode has some of proxy mode."""
+        snapshot = self.view.snapshot
+        is_ours = name in tool_requests.OF_SCRIPTS and has_scripts(snapshot)
+        return "proxy" if is_ours else snapshot.tool_mode
 
     def _registered(self, id: bytes, tool: ToolIdentifier, members: Members, meta: Members) -> bool:
         own = self._call(id, tool, members, meta, OwnCall)
@@ -442,6 +451,8 @@ class HostSession:
         self._stop_listening()
         self._primitives.close()
         self.elicitation.close()
+        if self.followed_tasks is not None:
+            self.followed_tasks.close()
         self.view.release()
         for id in list(self.under_way):
             self.cancel(id, "the host is gone")

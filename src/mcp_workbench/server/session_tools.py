@@ -38,7 +38,7 @@ from mcp_workbench.server.flat_tools import (
 )
 from mcp_workbench.server.own_definitions import (
     OwnDefinitions,
-    open_toolbox_definition,
+    native_definitions,
     own_definitions,
 )
 from mcp_workbench.server.parse import (
@@ -204,7 +204,7 @@ class SessionTools:
             watched = watched - {"tools"}
         elif era.legacy:
             watched = watched | {"tools"}
-        ours = open_toolbox_definition if tool_view.dynamic else own_definitions
+        ours = native_definitions if tool_view.dynamic else own_definitions
         if not tool_view.bare and ours(before) != ours(after):
             differ.add("tools")
         for kind in sorted(differ):
@@ -343,7 +343,7 @@ class ToolView:
         else:
             # Some hosts ignore the notification that their list has changed.
             ours = self.definitions
-            tools = [ours.open_toolbox] if modern else [ours.open_toolbox, ours.use_tool]
+            tools = [*ours.native] if modern else [*ours.native, ours.use_tool]
             opened = await self._open_all(boxes)
             for toolbox in opened:
                 tools += await collect(flat_parts(toolbox, reader))

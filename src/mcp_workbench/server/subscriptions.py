@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,7 @@ from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_workbench.server.session import HostSession
+    from mcp_workbench.server.task_watches import TaskWatch
 
 UPDATED = "notifications/resources/updated"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
@@ -43,6 +45,7 @@ class Subscription:
     def __init__(self, kinds: frozenset[str] = frozenset()) -> None:
         self.kinds = kinds
         self.resources: dict[PrimitiveRef, str] = {}  # with the URI that the host uses for each
+        self.tasks: list[TaskWatch] = []
 
     def shown(self, changed: PrimitiveRef) -> str:
         """The URI of a changed resource as the host knows it; empty if it has not subscribed to it."""
@@ -61,15 +64,6 @@ class _Filter(msgspec.Struct):
     resourcesListChanged: bool = False  # noqa: N815
     resourceSubscriptions: list[str] = []  # noqa: N815
     taskIds: list[str] = []  # noqa: N815
-
-
-def require_tasks(declared: msgspec.Raw) -> None:
-    """Raise a RequestError for a host without the extension."""
-    from mcp_workbench.protocol.task_messages import declares_tasks  # seldom needed
-    from mcp_workbench.server.task_requests import missing_extension
-
-    if not declares_tasks(declared):
-        raise missing_extension()
 
 
 class Subscriptions:
@@ -122,22 +116,36 @@ class Subscriptions:
 
     async def _listen(self, request: LocalRequest) -> None:
         filter = _read_filter(request.members)
-        if filter.taskIds:  # not acknowledged: hosts ask for the state of their tasks
-            require_tasks(self._session.elicitation.declared)
         kinds = {flag for flag in _FLAGS.values() if getattr(filter, flag)}
         subscription = Subscription(frozenset(kinds))
         try:
+            if filter.taskIds:
+                await self._watch_tasks(filter.taskIds, request, subscription)
             for uri in filter.resourceSubscriptions:
                 await self._watch(uri, subscription)
             self._subscriptions[request.id] = subscription
         finally:
-            if request.id not in self._subscriptions:  # cancelled meanwhile
-                self._upstream.forget(subscription)
+            if request.id not in self._subscriptions:  # cancelled meanwhile, or refused
+                self._forget(subscription)
         acknowledged: dict[str, Any] = {flag: True for flag in _FLAGS.values() if flag in kinds}
         if subscription.resources:
             acknowledged["resourceSubscriptions"] = list(subscription.resources.values())
+        if subscription.tasks:
+            acknowledged["taskIds"] = [watch.token for watch in subscription.tasks]
         params = jsonrpc.encode({"notifications": acknowledged})
         self._notify(request.id, "notifications/subscriptions/acknowledged", params)
+        for watch in subscription.tasks:
+            watch.start()
+
+    async def _watch_tasks(
+        self, ids: list[str], request: LocalRequest, subscription: Subscription
+    ) -> None:
+        """Subscribe to the tasks of this host whose changes can be announced."""
+        from mcp_workbench.server.task_watches import watched_tasks  # seldom needed
+
+        notify = partial(self._notify, request.id)
+        async for watch in watched_tasks(self._session, request.id, ids, notify):
+            subscription.tasks.append(watch)
 
     async def _watch(self, uri: str, subscription: Subscription) -> None:
         """Subscribe to this resource if that is possible; otherwise it is not acknowledged."""
@@ -152,7 +160,12 @@ class Subscriptions:
         """The host has cancelled its `subscriptions/listen`."""
         subscription = self._subscriptions.pop(id, None)
         if subscription is not None:
-            self._upstream.forget(subscription)
+            self._forget(subscription)
+
+    def _forget(self, subscription: Subscription) -> None:
+        self._upstream.forget(subscription)
+        for watch in subscription.tasks:
+            watch.stop()
 
     def end_all(self) -> None:
         """We are shutting down: reply to every `subscriptions/listen`."""
@@ -162,8 +175,10 @@ class Subscriptions:
             self._session.reply(id, complete(result, STAMPS))
 
     def close(self) -> None:
-        for holder in (self._own, self._session, *self._subscriptions.values()):
+        for holder in (self._own, self._session):
             self._upstream.forget(holder)
+        for subscription in self._subscriptions.values():
+            self._forget(subscription)
 
     # What the host has subscribed to
 

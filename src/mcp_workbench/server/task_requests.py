@@ -105,6 +105,17 @@ def _token(members: Members) -> str:
         raise RequestError(jsonrpc.INVALID_PARAMS, "params.taskId must be a string") from None
 
 
+def why_ended(ref: TaskRef, reason: str) -> str:
+    """What a host is told of a task whose process is gone."""
+    return f"[{ref.address}] Error: {reason}; the task has ended with it, and may have run"
+
+
+def failed_task(ref: TaskRef, why: str) -> Task:
+    """The last state of such a task."""
+    now = datetime.now(UTC).isoformat()
+    return Task(ref.id, FAILED, why, ref.created or now, now)
+
+
 class TaskCall(PrimitiveCall):
     """One such request."""
 
@@ -119,14 +130,11 @@ class TaskCall(PrimitiveCall):
         """Send it on the connection that leads to its task."""
         place = self.view.gateway.tasks.connection(self.ref)
         if place is None or isinstance(place, TaskEnded):
-            if self.ref.is_remote:
-                self.session.start(self)
-            elif place is None:
-                self._refuse_unknown()
-            else:
-                self._report_end(place)
+            self._begin_without(place)
             return
         self.pinned = place
+        if not self.request.modern_host:
+            self.given_task(self.given)
         if self._is_translated(modern_server=place.modern) and self._answers_alone():
             return
         try:
@@ -138,6 +146,19 @@ class TaskCall(PrimitiveCall):
         if self.request.method == RESULT:
             self.pause()  # its server answers when the task has ended
             self.related_task = self.given
+
+    def _begin_without(self, ended: TaskEnded | None) -> None:
+        """The connection on which the task was created is gone, or never was here."""
+        if self.ref.is_remote:
+            self.begin_elsewhere()
+        elif ended is None:
+            self._refuse_unknown()
+        else:
+            self._report_end(ended)
+
+    def begin_elsewhere(self) -> None:
+        """Send it on another connection to the same server."""
+        self.session.start(self)
 
     def _is_translated(self, *, modern_server: bool) -> bool:
         return self.request.modern_host and not modern_server
@@ -157,8 +178,8 @@ class TaskCall(PrimitiveCall):
 
     def _refuse_unknown(self) -> None:
         why = (
-            f"{UNKNOWN}: the process of {self.ref.address} that runs it belongs to another workbench, "
-            "or has ended"
+            f"{UNKNOWN}: it has expired, or the process of {self.ref.address} that runs it belongs to "
+            "another workbench, or has ended"
         )
         self._reject(jsonrpc.INVALID_PARAMS, why)
 
@@ -168,7 +189,7 @@ class TaskCall(PrimitiveCall):
 
     def _report_end(self, ended: TaskEnded) -> None:
         """The process that had the task is gone."""
-        why = f"[{self.ref.address}] Error: {ended.reason}; the task has ended with it, and may have run"
+        why = why_ended(self.ref, ended.reason)
         method, modern = self.request.method, self.request.modern_host
         if method == RESULT or (method == CANCEL and not modern):
             code = jsonrpc.INTERNAL_ERROR if method == RESULT else jsonrpc.INVALID_PARAMS
@@ -176,8 +197,7 @@ class TaskCall(PrimitiveCall):
         elif method != GET:
             self.finish(Completed(_ACK))
         else:
-            now = datetime.now(UTC).isoformat()
-            task = Task(self.ref.id, FAILED, why, self.ref.created or now, now)
+            task = failed_task(self.ref, why)
             if modern:
                 error = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, why)
                 self._describe(task, error=msgspec.Raw(error))

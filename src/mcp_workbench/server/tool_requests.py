@@ -41,6 +41,8 @@ _BRACE = ord("{")
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
+OF_SCRIPTS = (RUN_SCRIPT, READ_RESULT)  # dynamic mode has these, too, if scripts are on
+
 
 class OpenToolbox(msgspec.Struct, frozen=True):
     """Open this toolbox. Without a `detail`, the configured one applies."""
@@ -97,7 +99,7 @@ def read_tool_request(  # noqa: PLR0913 - what a call consists of
         return ServerTool(CallRequest(tool, members, meta, modern_host), projection=projection)
     if name == OPEN_TOOLBOX:
         return OpenToolbox(*read_open_toolbox(arguments, native=mode == "dynamic"))
-    if name in (SEARCH_TOOLS, READ_RESULT, RUN_SCRIPT) and mode == "proxy":
+    if name in (SEARCH_TOOLS, *OF_SCRIPTS) and mode == "proxy":
         return OwnTool(name, arguments)
     if name in RENAMED:
         raise InvalidCall(

@@ -46,6 +46,7 @@ from mcp_workbench.transport.jsonrpc import Envelope, Outcome
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.conversation import (
+    TASK_NOTICES,
     Conversation,
     Failure,
     RequestFailed,
@@ -71,6 +72,7 @@ from mcp_workbench.upstream.tool_list import (
 
 if TYPE_CHECKING:
     from mcp_workbench.upstream.definition_locks import DefinitionLocks
+    from mcp_workbench.upstream.task_subscriptions import ConnectionTasks
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +113,8 @@ class Connection:
 
     task_run = ""  # what ids of tasks call it; empty if it has created none for hosts
     needed_until = 0.0  # by the monotonic clock, for its tasks
+    ended_at = 0.0  # likewise; 0: it has not ended
+    tasks: ConnectionTasks | None = None  # what is heard of them, if anybody hears
     _is_first = False  # nobody has seen its tools yet
     _agreed: Agreed | None = None  # as received
 
@@ -274,6 +278,7 @@ class Connection:
     def stop(self) -> None:
         """Ask it to end: at once while connecting, gracefully when ready."""
         self._stopping = self.over = True
+        self.ended_at = self.ended_at or time.monotonic()
         self.usable = False  # no new calls while it shuts down
         self._wake.set()
         if self._task is not None and isinstance(self.state, Connecting):
@@ -427,6 +432,7 @@ class Connection:
 
     def _close(self, reason: str) -> None:
         reason = masked(reason, self.spec, self._context.environ)
+        self.ended_at = self.ended_at or time.monotonic()
         if not isinstance(self.state, Closed):
             retry = RetryState()
             if not self._stopping:  # a stop is no failure
@@ -437,6 +443,8 @@ class Connection:
             self._settle(Closed(reason, retry))
         self.server_requests.withdraw_all()
         self.conversation.end(() if self._link is None else self._link.unsent(), reason)
+        if self.tasks is not None:
+            self.tasks.ended()
 
     # Events
 
@@ -463,6 +471,10 @@ class Connection:
         if message.method == TOOLS_CHANGED:
             self.tools.stale = True
             return True
+        if message.method.startswith(TASK_NOTICES):
+            if self.tasks is not None:
+                self.tasks.received(message)
+            return False
         return self.primitives.received(message)
 
 

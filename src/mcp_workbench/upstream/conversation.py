@@ -32,6 +32,7 @@ UNREADABLE = "the server's answer can't be read: "
 # Bytes kept of the last line that was no message: a secret is recognized only if it is complete.
 KEPT = 1 << 13
 LOG_MESSAGE = "notifications/message"
+TASK_NOTICES = "notifications/tasks"  # with a result inside, which may be long, too
 LONGEST_NOTICE = 1 << 20  # bytes of other notifications, whose members are all short
 
 
@@ -329,7 +330,7 @@ class Conversation:
         if (
             len(message.params) > LONGEST_NOTICE
             and not message.id
-            and message.method != LOG_MESSAGE
+            and message.method not in (LOG_MESSAGE, TASK_NOTICES)
         ):
             self.drop_notice(message.method)
         elif message.method == "notifications/progress" and message.params:

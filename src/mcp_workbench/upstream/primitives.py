@@ -306,7 +306,8 @@ class Primitives:
             self.stale.update(stale)
             return True
         if message.method == ACKNOWLEDGED:
-            self.subscriptions.acknowledged(subscription_of(message.params))
+            number = subscription_of(message.params)
+            self.subscriptions.acknowledged(number, message.params)
         elif message.method in _PASSED_ON and message.params:
             self._pass_on(message)
         return False

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.errors import ServerError
+from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities, is_modern
 from mcp_workbench.protocol.primitive_messages import most_verbose
@@ -148,9 +149,12 @@ def refuses(error: msgspec.Raw | bytes) -> bool:
     return jsonrpc.read_error(msgspec.Raw(error)).code in PERMANENT
 
 
-def listen(conversation: Conversation, notifications: dict[str, object]) -> int:
+def listen(
+    conversation: Conversation, notifications: dict[str, object], capabilities: Members
+) -> int:
     """Ask a modern server to send notifications of changes; returns the number of the request."""
-    params = {"_meta": request_meta(conversation), "notifications": notifications}
+    meta = request_meta(conversation, capabilities)
+    params = {"_meta": meta, "notifications": notifications}
     number = conversation.pending.reserve()  # its response ends it
     request = jsonrpc.request(number, "subscriptions/listen", jsonrpc.encode(params))
     conversation.channel.send(request)
@@ -194,8 +198,13 @@ class ListenRequest:
         if self._conversation.over:
             return
         self._opened_at = time.monotonic()
-        self.number = listen(self._conversation, self._notifications)
+        conversation = self._conversation
+        self.number = listen(conversation, self._notifications, self.capabilities(conversation))
         self._conversation.long_requests[self.number] = self
+
+    def capabilities(self, conversation: Conversation) -> Members:
+        """What is declared with it."""
+        return conversation.capabilities
 
     async def ready(self) -> None:
         """Wait until the server has acknowledged it, at most ACK_SECONDS."""
@@ -205,7 +214,11 @@ class ListenRequest:
         except TimeoutError:
             self._end_replaced()
 
-    def acknowledged(self) -> None:
+    def give_up_waiting(self) -> None:
+        """Nobody needs to wait for an acknowledgement any more."""
+        self._acknowledged.set()
+
+    def acknowledged(self, params: msgspec.Raw) -> None:
         self._acknowledged.set()
         self._end_replaced()
         if self.is_interrupted:
@@ -335,10 +348,12 @@ class ConnectionSubscriptions:
         """Is the listening for list changes interrupted?"""
         return self._changes is not None and self._changes.is_interrupted
 
-    def acknowledged(self, number: int) -> None:
-        for request in (self._changes, self._watching):
-            if request is not None and request.number == number:
-                request.acknowledged()
+    def acknowledged(self, number: int, params: msgspec.Raw) -> None:
+        if self._conversation is None:
+            return
+        request = self._conversation.long_requests.get(number)
+        if isinstance(request, ListenRequest):
+            request.acknowledged(params)
 
     def _listen(self, uris: list[str]) -> ListenRequest:
         """Open a request for this set; the one before ends when it is acknowledged."""

@@ -146,9 +146,9 @@ async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
     return read_elements(listed, checked=True)
 
 
-def request_meta(conversation: Conversation) -> Members:
+def request_meta(conversation: Conversation, capabilities: Members | None = None) -> Members:
     """`_meta` of our own requests to a modern server."""
-    return handshake.request_meta(IMPLEMENTATION, conversation.capabilities)
+    return handshake.request_meta(IMPLEMENTATION, capabilities or conversation.capabilities)
 
 
 def list_params(conversation: Conversation, cursor: str, *, modern: bool) -> bytes:

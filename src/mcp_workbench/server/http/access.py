@@ -180,6 +180,11 @@ class Access:
         self._takes_both: dict[bytes, bool] = {}
         self.port = 0  # that is bound
 
+    @property
+    def has_login(self) -> bool:
+        """Whether hosts have to show who they are."""
+        return self._principals is not None or self.issuer is not None
+
     def public_origin(self, host: bytes) -> str:
         """Where a browser reaches this port: as the issuer's settings say, else by this name, which was checked.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
@@ -54,6 +54,16 @@ _DRAINING = Reply(503, b"draining")
 _NAMES = re.compile(rb"[A-Za-z0-9_, -]{0,1000}")
 
 
+class OtherRoutes(Protocol):
+    """Paths beside those of hosts, with an access of their own: the web page."""
+
+    def owns(self, path: bytes) -> bool: ...
+    def admit(self, request: HttpRequest) -> Reply | None: ...
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None: ...
+    def tick(self, at: float) -> None: ...
+    def stop(self) -> None: ...
+
+
 class HttpFront:
     """All hosts of one port."""
 
@@ -70,6 +80,7 @@ class HttpFront:
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
         self.serves: Callable[[HttpServer], None] | None = None  # called when the port is open
+        self.page: OtherRoutes | None = None
         self.metrics: MetricsRoute | None = None  # if they are configured
 
     @property
@@ -88,8 +99,6 @@ class HttpFront:
             return self._admit_visit(request)
         if (foreign := self.access.foreign(request)) is not None:
             return foreign
-        if path in HEALTH:
-            return self._health(request, path)
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
             return self._admit_beside(request, path)
         version = request.headers.get(VERSION)
@@ -106,7 +115,11 @@ class HttpFront:
         return None
 
     def _admit_beside(self, request: HttpRequest, path: bytes) -> Reply | None:
-        """Check a request for something else than MCP."""
+        """Check a request to a path that no host uses for messages."""
+        if path in HEALTH:
+            return self._health(request, path)
+        if self.page is not None and self.page.owns(path):
+            return self.page.admit(request)
         if self.metrics is not None and path == b"/metrics":
             return self.metrics.admit(request)
         return self._metadata(request, path) or NOT_FOUND
@@ -267,17 +280,24 @@ class HttpFront:
     # Requests
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
-        if request.admitted is self._pages and self._pages is not None:
-            self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
-        elif self.metrics is not None and request.admitted is self.metrics:
-            accept = request.headers.get(b"accept", b"")
-            self._scope.start(self.metrics.respond(accept, response), "metrics")
-        elif not isinstance(request.admitted, Admitted):
-            self._handle_undecided(request, response)
+        if not isinstance(request.admitted, Admitted):
+            self._handle_other(request, response)
         elif request.admitted.modern:
             self._exchanges.handle(request, response)
         else:
             self._sessions.handle(request, response)
+
+    def _handle_other(self, request: HttpRequest, response: ResponseWriter) -> None:
+        admitted = request.admitted
+        if self.page is not None and admitted is self.page:
+            self.page.handle(request, response)
+        elif self.metrics is not None and admitted is self.metrics:
+            accept = request.headers.get(b"accept", b"")
+            self._scope.start(self.metrics.respond(accept, response), "metrics")
+        elif self._pages is not None and admitted is self._pages:
+            self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
+        else:
+            self._handle_undecided(request, response)
 
     def _handle_undecided(self, request: HttpRequest, response: ResponseWriter) -> None:
         """Ask the issuer, unless it was asked in vain, or too much waits for it already."""
@@ -301,6 +321,8 @@ class HttpFront:
             self._commented = now
         self._exchanges.tick(now, comment=comment)
         self._sessions.tick(now, comment=comment)
+        if self.page is not None:
+            self.page.tick(now)
 
     @property
     def sessions(self) -> int:
@@ -316,6 +338,8 @@ class HttpFront:
         """Accept no new requests, and end the streams that wait for nothing."""
         self._sessions.stop()
         self._exchanges.stop()
+        if self.page is not None:
+            self.page.stop()
 
     def close(self) -> None:
         """Cancel what is still in flight."""

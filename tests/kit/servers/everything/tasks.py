@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from call import Call, lacks, numbers
+from changes import CHANGES
 from forms import NAME, form
 from pipe import Json, Refused, send, text
 
@@ -18,7 +19,7 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
 CAPABILITY: Json = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 TERMINAL = ("completed", "failed", "cancelled")
-TTL = 60_000
+TTL = int(os.environ.get("TASK_TTL", "60000"))  # milliseconds
 POLL = 100  # milliseconds
 CONFIRM = {"type": "boolean", "description": "Really?"}
 
@@ -48,6 +49,7 @@ class Task:
         kept[self.id] = self
 
     def start(self, work: Awaitable[Json]) -> None:
+        asyncio.get_running_loop().call_later(self.ttl / 1000, self.forget)
         self._work = asyncio.create_task(self._run(work))
         running.add(self._work)
         self._work.add_done_callback(running.discard)
@@ -65,8 +67,20 @@ class Task:
             self.end("failed" if is_failure else "completed")
 
     def end(self, status: str) -> None:
-        self.status, self.updated = status, now()
+        if self.over.is_set():  # it was cancelled
+            return
+        self.enter(status)
         self.over.set()
+
+    def enter(self, status: str) -> None:
+        """Be in another state, and announce it."""
+        self.status, self.updated = status, now()
+        state = self.detailed() if self.call.modern else self.described()
+        CHANGES.task_changed(self.id, state, modern=self.call.modern)
+
+    def forget(self) -> None:
+        self.cancel()
+        del kept[self.id]
 
     def cancel(self) -> None:
         if self._work is not None:
@@ -95,10 +109,10 @@ class Task:
     async def ask(self, questions: Json) -> Json:
         """The answers by the keys of their questions; all are asked at once."""
         waiting = {key: asyncio.get_running_loop().create_future() for key in questions}
-        self.status = "input_required"
         if self.call.modern:
             self.questions = {key: (questions[key], waiting[key]) for key in questions}
-        else:
+        self.enter("input_required")
+        if not self.call.modern:
             await self.fetched.wait()
             for key, question in questions.items():
                 number = f"ask-{next(numbers)}"
@@ -107,7 +121,7 @@ class Task:
                 params = {**question["params"], "_meta": meta}
                 send({"id": number, "method": question["method"], "params": params})
         answers = {key: await answer for key, answer in waiting.items()}
-        self.status, self.updated = "working", now()
+        self.enter("working")
         if self.call.modern:
             return answers
         return {key: answer.get("result", {}) for key, answer in answers.items()}

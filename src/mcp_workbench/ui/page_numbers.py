@@ -1,0 +1,200 @@
+"""Calls and figures as the page shows them, of what was measured while somebody looked."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from mcp_workbench.core.call_stats import (
+    CallSeries,
+    Histogram,
+    RecentCall,
+    StatsSnapshot,
+    ToolFigures,
+    merged,
+)
+from mcp_workbench.ui.page_sessions import now
+from mcp_workbench.ui.page_tools import ServerTools
+
+MINUTES = 60  # of the curve on the first view
+TOP = 25  # tools in a list
+UNUSED = 200  # tools in the list of those that were never used
+BATCH = 500  # calls of one message
+
+
+class CallRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One call. Names may be anything: a call that is refused can name what does not exist."""
+
+    number: int
+    time: float
+    host: str
+    door: str
+    toolbox: str
+    server: str
+    tool: str
+    outcome: str
+    is_error: bool
+    total: float  # milliseconds, like the following, which add up to it
+    queue: float
+    start: float
+    upstream: float
+    us: float
+    sent: int  # bytes
+    received: int
+    is_resent: bool = False
+
+
+class Quantiles(msgspec.Struct, frozen=True):
+    """Milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class MeasuredServer(msgspec.Struct, frozen=True):
+    """One server."""
+
+    toolbox: str
+    server: str
+    calls: int
+    errors: int
+    tokens: int
+    total: Quantiles
+
+
+class ToolCount(msgspec.Struct, frozen=True):
+    """One tool."""
+
+    toolbox: str
+    server: str
+    tool: str
+    calls: int = 0
+    errors: int = 0
+    tokens: int = 0
+    mean: float = 0.0
+
+
+class Minute(msgspec.Struct, frozen=True):
+    """Ten seconds of the curve."""
+
+    time: float
+    calls: int
+    errors: int
+
+
+class Numbers(msgspec.Struct, frozen=True, rename="camel"):
+    """The view of figures."""
+
+    calls: int
+    errors: int
+    tokens: int
+    total: Quantiles
+    phases: dict[str, Quantiles]
+    outcomes: dict[str, int]
+    servers: list[MeasuredServer]
+    top: list[ToolCount]
+    unused: list[ToolCount]
+    unused_count: int
+    curve: list[Minute]
+
+
+def call_rows(calls: Iterable[RecentCall]) -> list[CallRow]:
+    """Calls, in the order in which they are given."""
+    offset = now() - time.monotonic()
+    return [
+        CallRow(
+            call.number,
+            round(call.ended + offset, 3),
+            call.host,
+            call.door,
+            call.toolbox,
+            call.server,
+            call.tool,
+            call.outcome,
+            call.is_error,
+            _ms(call.seconds),
+            _ms(call.queue),
+            _ms(call.start),
+            _ms(call.at_server),
+            _ms(call.workbench),
+            call.arguments_bytes,
+            call.result_bytes,
+            call.is_resent,
+        )
+        for call in calls
+    ]
+
+
+def numbers(stats: StatsSnapshot, tools: Iterable[ServerTools]) -> Numbers:
+    series = stats.series
+    used = {(one.toolbox, one.server, one.tool) for one in stats.tools}
+    unused = [
+        ToolCount(line.toolbox, line.server, line.name, tokens=line.tokens)
+        for server in tools
+        for line in server.lines
+        if line.is_shown and (line.toolbox, line.server, line.name) not in used
+    ]
+    unused.sort(key=lambda one: -one.tokens)
+    outcomes: defaultdict[str, int] = defaultdict(int)
+    for one in series:
+        outcomes[one.outcome] += one.calls
+    names = ("queue", "start", "server", "us")
+    phases = {
+        name: _quantiles(one.phases[index] for one in series) for index, name in enumerate(names)
+    }
+    return Numbers(
+        stats.calls,
+        sum(one.calls for one in series if one.is_error),
+        sum(one.result_bytes for one in series) // 4,
+        _quantiles(one.total for one in series),
+        phases,
+        dict(outcomes),
+        _servers(series),
+        [_count(one) for one in sorted(stats.tools, key=lambda one: -one.calls)[:TOP]],
+        unused[:UNUSED],
+        len(unused),
+        curve(stats),
+    )
+
+
+def curve(stats: StatsSnapshot) -> list[Minute]:
+    offset = now() - time.monotonic()
+    return [Minute(round(p.at + offset), p.calls, p.errors) for p in stats.timeline]
+
+
+def _servers(series: Iterable[CallSeries]) -> list[MeasuredServer]:
+    groups: defaultdict[tuple[str, str], list[CallSeries]] = defaultdict(list)
+    for one in series:
+        groups[one.toolbox, one.server].append(one)
+    figures = [
+        MeasuredServer(
+            toolbox,
+            server,
+            sum(one.calls for one in some),
+            sum(one.calls for one in some if one.is_error),
+            sum(one.result_bytes for one in some) // 4,
+            _quantiles(one.total for one in some),
+        )
+        for (toolbox, server), some in groups.items()
+    ]
+    return sorted(figures, key=lambda one: -one.calls)
+
+
+def _count(tool: ToolFigures) -> ToolCount:
+    mean = _ms(tool.seconds / tool.calls) if tool.calls else 0.0
+    return ToolCount(
+        tool.toolbox, tool.server, tool.tool, tool.calls, tool.errors, tool.result_tokens, mean
+    )
+
+
+def _quantiles(histograms: Iterable[Histogram]) -> Quantiles:
+    whole = merged(histograms)
+    return Quantiles(*(_ms(whole.quantile(share)) for share in (0.5, 0.95, 0.99)))
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -1,0 +1,110 @@
+// Calls: live, filtered, with the time of each split into its parts. Only the rows in sight are in the document.
+import {html, useState, useEffect, useRef} from "./vendor/view.js";
+import {api, bytes, clock, Card, Empty, follow, Icon, ms, number, plural, Problem, to} from "./app.js";
+
+const MOST = 10000;
+const ROW = 38;
+const AROUND = 10; // rows beyond the visible ones
+const SLOW = 1000; // milliseconds
+const PARTS = [["queue", "queue", "Queue"], ["start", "begin", "Start of the server"], ["upstream", "upstream", "Server"], ["us", "us", "Workbench"]];
+
+export default function Calls() {
+  const [calls, set] = useState(null);
+  const [error, fail] = useState(null);
+  const [words, filter] = useState("");
+  const [kind, only] = useState("all");
+  const [paused, pause] = useState(false);
+  const [chosen, choose] = useState(null);
+  const waiting = useRef([]);
+  const held = useRef(false);
+  useEffect(() => {
+    let last = 0;
+    api("calls", {most: MOST}).then(found => { last = found.total; set(found.rows); start(); }, fail);
+    let end = () => {};
+    const start = () => { end = follow("calls", {after: last}, take); };
+    function take({rows}) {
+      if (held.current) { waiting.current = [...rows, ...waiting.current].slice(0, MOST); return; }
+      set(before => merged(rows, before));
+    }
+    return () => end();
+  }, []);
+  function hold() {
+    held.current = !paused;
+    if (paused) { const rows = waiting.current; waiting.current = []; set(before => merged(rows, before)); }
+    pause(!paused);
+  }
+  if (error) return html`<${Problem} text=${error.message} />`;
+  const text = words.trim().toLowerCase();
+  const fits = one => (kind === "all" || (kind === "errors" ? one.isError : one.total >= SLOW))
+    && (!text || `${one.toolbox}/${one.server}/${one.tool} ${one.host} ${one.outcome}`.toLowerCase().includes(text));
+  const rows = (calls ?? []).filter(fits);
+  return html`
+    <div class="title"><h1>Calls</h1><p class="sub"><span>the last ${number(MOST)}, measured while a page is open and ten minutes after</span><span>arguments are only in the <code>mcp-workbench audit</code> record, where that keeps them</span></p></div>
+    <div class="tools">
+      <label class="search"><${Icon} name="search" /><input type="search" value=${words} onInput=${event => filter(event.target.value)} placeholder="Tool, server, host or outcome (press /)" aria-label="Filter calls" /></label>
+      <label>Show <select value=${kind} onChange=${event => only(event.target.value)}><option value="all">all</option><option value="errors">errors</option><option value="slow">slower than 1 s</option></select></label>
+      <button type="button" aria-pressed=${paused} onClick=${hold}>${paused ? "Go on" : "Pause"}</button>
+      <span class="faint" role="status">${plural(rows.length, "call")}${paused && waiting.current.length ? `, ${waiting.current.length} new` : ""}</span>
+    </div>
+    ${calls === null ? html`<p class="boot">Loading …</p>` : !rows.length ? html`<${Empty} icon="list" title=${calls.length ? "No call fits" : "No call yet"} text=${calls.length ? "Other words, or all calls, may show more." : "Calls of hosts appear here as they end."} />` : html`<${Rows} rows=${rows} chosen=${chosen} choose=${choose} />`}
+    ${chosen && html`<${Detail} it=${chosen} close=${() => choose(null)} />`}`;
+}
+
+function merged(rows, before) {
+  const last = before?.[0]?.number ?? 0;
+  return [...rows.filter(one => one.number > last), ...(before ?? [])].slice(0, MOST);
+}
+
+function Rows({rows, chosen, choose}) {
+  const box = useRef(null);
+  const [at, move] = useState(0);
+  const [height, size] = useState(600);
+  useEffect(() => { size(Math.max(box.current.clientHeight, innerHeight)); }, []);
+  const first = Math.max(0, Math.floor(at / ROW) - AROUND);
+  const end = Math.min(rows.length, Math.ceil((at + height) / ROW) + AROUND);
+  function keys(event) {
+    const step = {ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10}[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const index = rows.findIndex(one => one.number === chosen?.number);
+    const next = Math.min(Math.max(index + step, 0), rows.length - 1);
+    choose(rows[next]);
+    const top = next * ROW;
+    if (top < box.current.scrollTop) box.current.scrollTop = top;
+    else if (top > box.current.scrollTop + box.current.clientHeight - 3 * ROW) box.current.scrollTop = top - box.current.clientHeight + 3 * ROW;
+  }
+  return html`<div class="window" ref=${box} tabindex="0" role="region" aria-label="Calls, the newest first; the arrow keys choose one" onScroll=${event => move(event.target.scrollTop)} onKeyDown=${keys}>
+    <table class="rows" aria-rowcount=${rows.length}>
+      <thead><tr><th class="w1">Time</th><th class="w2">Outcome</th><th>Tool</th><th class="w4">Host</th><th class="n w3">Took</th><th class="w2">Where</th></tr></thead>
+      <tbody>
+        ${first > 0 && html`<tr class="gap" aria-hidden="true"><td colspan="6" style=${{height: `${first * ROW}px`}}></td></tr>`}
+        ${rows.slice(first, end).map(one => html`<tr key=${one.number} class=${one.number === chosen?.number ? "chosen" : ""} onClick=${() => choose(one)}>
+          <td class="faint">${clock(one.time)}</td>
+          <td><span class="state ${one.isError ? "bad" : "good"}"><${Icon} name=${one.isError ? "cross" : "tick"} /> ${one.outcome}</span></td>
+          <td title=${`${one.toolbox}/${one.server}/${one.tool}`}><span class="faint">${one.toolbox}/${one.server}/</span>${one.tool}</td>
+          <td class="faint">${one.host || one.door}</td>
+          <td class="n">${ms(one.total)}</td>
+          <td><${Split} it=${one} /></td></tr>`)}
+        ${end < rows.length && html`<tr class="gap" aria-hidden="true"><td colspan="6" style=${{height: `${(rows.length - end) * ROW}px`}}></td></tr>`}
+      </tbody></table></div>`;
+}
+
+function Split({it}) {
+  const text = PARTS.map(([name, , title]) => `${title} ${ms(it[name])}`).join(", ");
+  return html`<span class="split" role="img" aria-label=${text} title=${text}>${PARTS.map(([name, style]) => html`<i class=${style} style=${{width: `${it.total ? it[name] / it.total * 100 : 0}%`}}></i>`)}</span>`;
+}
+
+function Detail({it, close}) {
+  return html`<section class="card detail" aria-label="The chosen call">
+    <h2><span>${it.toolbox}/${it.server}/${it.tool}</span><button type="button" class="quiet" onClick=${close}>Close</button></h2>
+    <${Split} it=${it} />
+    <p class="legend">${PARTS.map(([name, style, title]) => html`<span><i class=${style}></i>${title} ${ms(it[name])}</span>`)}</p>
+    <dl class="facts">
+      <dt>Outcome</dt><dd>${it.outcome}${it.isResent ? ", sent twice" : ""}</dd>
+      <dt>Ended</dt><dd>${clock(it.time)}</dd>
+      <dt>From</dt><dd>${it.host || "a host without a name"} (${it.door})</dd>
+      <dt>Size</dt><dd>${bytes(it.sent)} sent, ${bytes(it.received)} received</dd>
+    </dl>
+    <p><a href=${to("try", it.toolbox, it.server, it.tool)}>Try this tool</a> · <a href=${to("server", it.toolbox, it.server)}>Its server</a></p>
+  </section>`;
+}
