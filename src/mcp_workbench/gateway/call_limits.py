@@ -195,9 +195,10 @@ class PrincipalQuotas:
     def renew(self) -> None:
         """Say again which slots are in use: those of a replica that is silent go to others."""
         for principal, usage in self._usages.items():
-            held, own = max(usage.slots, len(usage.running)), self.session_count(principal)
-            if held:
-                self._ask("calls", principal, Wanted(0, held, held))
+            running, own = len(usage.running), self.session_count(principal)
+            if (running or usage.slots) and ("calls", principal) not in self._asking:
+                usage.slots = running  # one that is kept for the next call may be others' by now
+                self._ask("calls", principal, Wanted(0, running, running))
             if (own or usage.session_slots) and ("sessions", principal) not in self._asking:
                 usage.session_slots = own  # those of sessions that have ended go to others
                 self._ask("sessions", principal, Wanted(0, own, own))
