@@ -61,14 +61,15 @@ class LimitedPort(OwnPort):
 
 @asynccontextmanager
 async def limited_port(
-    http: HttpSettings, configuration: Snapshot | None = None
+    http: HttpSettings, configuration: Snapshot | None = None, *, stands: bool = True
 ) -> AsyncGenerator[LimitedPort]:
     configuration = configuration or snapshot(spec("fixture"), spec("new", "modern", era="modern"))
     configuration = msgspec.structs.replace(configuration, http=http)
     async with port(configuration, http) as opened:
         limited = LimitedPort(opened.front, opened.server)
-        limited.clock = Clock()
-        limited.quotas.clock = limited.clock
+        if stands:
+            limited.clock = Clock()
+            limited.quotas.clock = limited.clock
         try:
             yield limited
         finally:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.spec import IssuerSettings, Limits, PrincipalLimits, Snapshot
-from mcp_workbench.server.http import sessions
+from mcp_workbench.server.http import session_limits
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import rpc
@@ -111,6 +111,9 @@ async def test_calls_to_different_servers_and_endpoints_share_one_limit() -> Non
 async def test_calls_in_flight_are_bounded_and_their_end_makes_room(mode: str) -> None:
     limits = settings(PrincipalLimits(concurrent_calls=2))
     async with limited_port(limits) as opened, sdk_host(opened, NOISY, mode) as host:
+        assert not (
+            await host.call_tool(*call("fixture"))
+        ).is_error  # its server is ready from now on
         async with asyncio.TaskGroup() as tasks:
             held = [
                 tasks.create_task(host.call_tool(*call("fixture", "hold", key=key))) for key in "ab"
@@ -205,7 +208,7 @@ async def test_a_host_that_vanished_does_not_lock_out_its_principal() -> None:
         now = opened.server.now
         vanished = await opened.open(**bearer(NOISY))
         other = await opened.open(**bearer(NOISY))
-        opened.front.tick(now + sessions.SPARE_SESSION + 1)
+        opened.front.tick(now + session_limits.SPARE + 1)
         assert (await other.post(other.ask("ping"))).status == 200
         await opened.open(**bearer(NOISY))
         assert (await vanished.post(vanished.ask("ping"))).status == 404
@@ -222,7 +225,7 @@ async def test_a_session_that_is_in_use_makes_no_room() -> None:
         await busy.begin("hang")
         await listening.listen()
         await until(lambda: opened.running() == 1)
-        opened.front.tick(now + 10 * sessions.SPARE_SESSION)
+        opened.front.tick(now + 10 * session_limits.SPARE)
         full = await opened.ask(rpc("initialize", INITIALIZE, 1), bearer(NOISY))
         assert full.status == 429
 
@@ -282,6 +285,7 @@ async def test_limits_that_come_with_a_reload_apply_to_open_sessions() -> None:
 async def test_calls_in_flight_survive_a_reload_that_removes_the_limits() -> None:
     async with limited_port(settings(PrincipalLimits(concurrent_calls=1))) as opened:
         session = await opened.open(**bearer(NOISY))
+        assert accepted(await session.use("stats"))  # its server is ready from now on
         held = await session.begin("hold", {"key": "a"})
         await until(lambda: opened.running() == 1)
         opened.reload(settings(None))

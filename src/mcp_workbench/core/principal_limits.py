@@ -9,6 +9,13 @@ from mcp_workbench.core.spec import SUBJECT, HttpSettings, PrincipalLimits
 WINDOW = 60  # seconds that a limit per minute looks back
 # Requests over HTTP for each call: a host also lists, subscribes, answers, cancels and pings.
 REQUESTS_PER_CALL = 10
+BATCHES = (
+    200  # in so many parts a replica takes the calls of a minute: what it holds unused is the error
+)
+REFUSED_FOR = 0.02  # seconds for which the engine is not asked again after all slots were taken
+REFUSED_AT_MOST = (
+    1.0  # seconds for which it is not asked again after all calls of a minute were taken
+)
 LEAST_REQUESTS = 600  # a minute, however few calls are allowed: a start alone takes several
 BUSY_RETRY = 1.0  # seconds; when a call in flight ends is not known
 
@@ -69,20 +76,45 @@ class CallWindow:
 
 
 class Usage:
-    """What one principal uses now. `running` are its calls in flight."""
+    """What one principal uses now. `running` are its calls in flight.
 
-    __slots__ = ("calls", "requests", "running")
+    Where replicas share the limits, `permits` are calls that this one may still begin, and `slots` the calls
+    that it may have in flight: both were counted for all of them before.
+    """
+
+    __slots__ = (
+        "calls",
+        "permits",
+        "permits_until",
+        "refusal",
+        "refused_until",
+        "requests",
+        "running",
+        "session_slots",
+        "sessions_refused_until",
+        "slots",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.calls = CallWindow()
         self.requests = CallWindow()
         self.running: set[object] = set()
+        self.permits = 0
+        self.permits_until = 0.0
+        self.slots = 0
+        self.session_slots = 0  # sessions that it may have
+        self.sessions_refused_until = 0.0
+        self.waiting = 0  # calls that need a grant
+        self.refusal: Excess | None = None  # of the last grant
+        self.refused_until = 0.0
 
     def is_idle(self, now: float) -> bool:
         """Whether nothing of it would be missed."""
         self.calls.forget(now)
         self.requests.forget(now)
-        return not (self.running or self.calls.total or self.requests.total)
+        counted = self.running or self.calls.total or self.requests.total
+        return not (counted or self.slots or self.session_slots or self.waiting)
 
 
 class Excess(msgspec.Struct, frozen=True):
@@ -111,6 +143,82 @@ def begin_call(
         return Excess("callsPerMinute", rate, wait)
     usage.running.add(call)
     return None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a replica asks the others for, who share the limits."""
+
+    permits: int  # calls to begin; 0: none
+    slots: int  # calls in flight that this replica may have in all
+    held: int  # of them, those that it has
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """What it gets."""
+
+    permits: int
+    slots: int
+    retry_after: float = 0.0  # seconds, if there are no permits
+
+
+def begin_shared(
+    usage: Usage, call: object, limits: PrincipalLimits, now: float
+) -> Excess | Wanted | None:
+    """Count a call of limits that replicas share; `Wanted` if more has to be granted first."""
+    if call in usage.running:
+        return None
+    running, rate = len(usage.running), limits.calls_per_minute
+    if now >= usage.permits_until:
+        usage.permits = 0
+    needs_permit = rate is not None and usage.permits < 1
+    needs_slot = limits.concurrent_calls is not None and running >= usage.slots
+    if needs_permit or needs_slot:
+        refusal = usage.refusal
+        if refusal is not None and now < usage.refused_until:
+            is_still = needs_slot if refusal.key == "concurrentCalls" else needs_permit
+            if is_still:
+                return refusal
+        waiting = max(1, usage.waiting)
+        permits = max(waiting, (rate or 0) // BATCHES) if needs_permit else 0
+        held = max(usage.slots, running)
+        return Wanted(permits, running + waiting if needs_slot else held, held)
+    if rate is not None:
+        usage.permits -= 1
+        usage.calls.add(usage.calls.forget(now))  # for the time when the engine is away
+    usage.running.add(call)
+    return None
+
+
+def accept(
+    usage: Usage, wanted: Wanted, granted: Granted, limits: PrincipalLimits, now: float
+) -> None:
+    """Use what was granted, and note what was refused."""
+    usage.slots = granted.slots
+    usage.refusal = None
+    if wanted.permits:
+        usage.permits += granted.permits
+        usage.permits_until = now + WINDOW
+    if wanted.permits and not granted.permits:
+        wait = max(granted.retry_after, REFUSED_FOR)
+        usage.refusal = Excess("callsPerMinute", limits.calls_per_minute or 0, wait)
+        usage.refused_until = now + min(wait, REFUSED_AT_MOST)
+    elif wanted.slots > wanted.held and granted.slots <= len(usage.running):
+        usage.refusal = Excess("concurrentCalls", limits.concurrent_calls or 0, BUSY_RETRY)
+        usage.refused_until = now + REFUSED_FOR
+
+
+def begin_session(usage: Usage, own: int, now: float) -> bool | Wanted:
+    """Whether a replica that has `own` sessions may have one more; `Wanted` if it has to ask for it."""
+    if own < usage.session_slots:
+        return True
+    return False if now < usage.sessions_refused_until else Wanted(0, own + 1, own)
+
+
+def accept_session(usage: Usage, wanted: Wanted, granted: Granted, now: float) -> None:
+    """Use what was granted, and note what was refused."""
+    usage.session_slots = granted.slots
+    if granted.slots < wanted.slots:
+        usage.sessions_refused_until = now + REFUSED_AT_MOST
 
 
 def begin_request(usage: Usage, limits: PrincipalLimits | None, now: float) -> float:

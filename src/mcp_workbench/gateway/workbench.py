@@ -32,7 +32,7 @@ from mcp_workbench.upstream.pool import ConnectionPool
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import OnApproval, SessionApprovals
     from mcp_workbench.gateway.audit import AuditLog
-    from mcp_workbench.gateway.call_limits import PrincipalQuotas
+    from mcp_workbench.gateway.call_limits import PrincipalQuotas, SharedCounts
     from mcp_workbench.gateway.call_meter import CallMeter
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
@@ -168,6 +168,7 @@ class Gateway(Lifetime):
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
         self.quotas: PrincipalQuotas | None = None  # None: no principal ever had limits of its own
+        self.shared_counts: SharedCounts | None = None  # of all replicas; set with `share_limits`
         if snapshot.http.has_limits:
             self._limit_principals()
         self.pool = ConnectionPool(
@@ -233,6 +234,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.call_limits import PrincipalQuotas  # only where it is configured
 
         self.quotas = PrincipalQuotas(lambda: self.snapshot.http)
+        self.quotas.shared = self.shared_counts
+
+    def share_limits(self, shared: SharedCounts | None) -> None:
+        """Count what principals use for all replicas; None: for this one alone."""
+        self.shared_counts = shared
+        if self.quotas is not None:
+            self.quotas.shared = shared
 
     def intercept(
         self, *interceptors: Interceptor, first: tuple[Interceptor, ...] = ()

@@ -27,6 +27,7 @@ from mcp_workbench.server.http.sessions import (
     Endpoint,
     LegacySessions,
 )
+from mcp_workbench.server.parse import Message
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 from mcp_workbench.transport.tasks import TaskScope
 
@@ -73,9 +74,8 @@ class HttpFront:
         self._endpoints: dict[tuple[Principal, bytes], Endpoint] = {}  # by principal and path
         self.undecided = 0  # requests that wait for the issuer
         self._undecided_bytes = 0  # of their bodies
-        self._sessions = LegacySessions(
-            lambda: view.snapshot.limits.sessions, self._sessions_allowed
-        )
+        self._sessions = LegacySessions(lambda: view.snapshot.limits.sessions)
+        self._sessions.counted = self._begin_counted
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
@@ -198,9 +198,19 @@ class HttpFront:
         quotas = self.gateway.quotas
         return quotas is None or not quotas.request(admitted.principal.name)
 
-    def _sessions_allowed(self, principal: str) -> int | None:
+    def _begin_counted(
+        self, message: Message, response: ResponseWriter, admitted: Admitted
+    ) -> bool:
+        """Take an `initialize` of a principal that has a limit of sessions; False if it has none."""
         quotas = self.gateway.quotas
-        return None if quotas is None else quotas.sessions(principal)
+        if quotas is None or quotas.sessions(admitted.principal.name) is None:
+            return False
+        from mcp_workbench.server.http.session_limits import CountedStart  # few have limits
+
+        start = CountedStart(self._sessions, quotas, message, response, admitted)
+        if (later := start.run()) is not None:
+            self._scope.start(later, "session")
+        return True
 
     def _metadata(self, request: HttpRequest, path: bytes) -> Reply | None:
         """Where to get a token, for hosts that have none; None if there is no issuer, or no such path."""

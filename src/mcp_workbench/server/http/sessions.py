@@ -24,7 +24,6 @@ from mcp_workbench.server.http.access import (
     TOO_MANY,
     Access,
     Principal,
-    over_limit,
     refused,
 )
 from mcp_workbench.server.http.modern import VERSION
@@ -44,10 +43,6 @@ KEPT_STREAMS = 16  # per session; older ones are dropped
 FEW_EXPIRIES = 64  # of sessions that have ended: with more, they are dropped before their time
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT = b"last-event-id"
-SESSION_RETRY = 60  # seconds; when a host ends its session is not known
-SPARE_SESSION = (
-    60.0  # seconds without use: then it makes room for another of its principal, if it has to
-)
 
 _CANCELLED = "notifications/cancelled"
 _MODERN_MARK = VERSION_KEY.encode()
@@ -130,6 +125,9 @@ class Admitted(msgspec.Struct, eq=False):
     def public_origin(self) -> str:
         """Where the person behind this request reaches our pages."""
         return self.access.public_origin(self.host)
+
+
+OnInitialize = Callable[[Message, ResponseWriter, Admitted], bool]  # whether it is handled there
 
 
 class LegacySession:
@@ -307,12 +305,6 @@ class LegacySession:
         is_used = self._posts or self in self._sessions.listening
         return (self._sessions.now if is_used else self.touched) + IDLE
 
-    @property
-    def idle_for(self) -> float:
-        """Seconds since it was last used."""
-        is_used = self._posts or self in self._sessions.listening
-        return 0.0 if is_used else self._sessions.now - self.touched
-
     def stop_listening(self) -> None:
         if self._standalone is not None:
             self._standalone.end()
@@ -331,14 +323,14 @@ class LegacySession:
 class LegacySessions:
     """All legacy sessions of a port. An idle one costs nothing until it expires."""
 
-    def __init__(self, most: Callable[[], int], allowed: Callable[[str], int | None]) -> None:
+    def __init__(self, most: Callable[[], int]) -> None:
         self.now = 0.0
         self.closing = False
         # They wait for a reply, or keep the end of a stream.
         self.active: set[LegacySession] = set()
         self.listening: set[LegacySession] = set()  # with a standalone stream
         self._most = most  # sessions at once, as configured now
-        self._allowed = allowed  # those of one principal, if it has a limit of its own
+        self.counted: OnInitialize | None = None  # takes those of principals with own limits
         self._sessions: dict[str, LegacySession] = {}
         self._counts: Counter[str] = Counter()  # by principal
         self._expiries: list[tuple[float, str]] = []  # a heap: when to check which session
@@ -363,7 +355,7 @@ class LegacySessions:
         if session is None:
             response.plain(_no_session(request))
         elif request.method == b"DELETE":
-            self._end(session)
+            self.end(session)
             response.plain(Reply(200))
         elif is_event_id(last := request.headers.get(LAST_EVENT, b"")):
             session.listen(response, last)
@@ -438,10 +430,15 @@ class LegacySessions:
             session.post(response, messages, ids, batch=batch)
 
     def _initialize(self, message: Message, response: ResponseWriter, admitted: Admitted) -> None:
-        principal = admitted.principal
-        if (full := self._full(principal, bytes(message.id))) is not None:
-            response.plain(full)
+        if self.counted is not None and self.counted(message, response, admitted):
             return
+        if self._full(admitted.principal):
+            response.plain(TOO_MANY)
+            return
+        self.begin(message, response, admitted)
+
+    def begin(self, message: Message, response: ResponseWriter, admitted: Admitted) -> None:
+        principal = admitted.principal
         session = LegacySession(self.new_id(), principal.name, admitted.endpoint, self)
         session.host.public_origin = admitted.public_origin
         session.post(response, [message], [bytes(message.id)])
@@ -464,30 +461,22 @@ class LegacySessions:
     def all(self) -> list[LegacySession]:
         return list(self._sessions.values())
 
-    def _full(self, principal: Principal, id: bytes) -> Reply | None:
-        """The refusal where there are too many sessions, of all principals or of this one."""
-        most, allowed = self._most(), self._allowed(principal.name)
-        own = self._counts.get(principal.name, 0)
-        if allowed is not None and own >= allowed and not self._make_room(principal.name):
-            message = f"{allowed} sessions are allowed to this principal (limits.sessions)"
-            return over_limit(message, SESSION_RETRY, id)
-        if len(self._sessions) >= most:
-            return TOO_MANY
-        share = allowed is None and own >= max(1, most // principal.among)
-        return TOO_MANY if share else None
+    @property
+    def is_full(self) -> bool:
+        return len(self._sessions) >= self._most()
 
-    def _make_room(self, principal: str) -> bool:
-        """End the session that its principal has not used for longest: its host may be gone for good."""
-        spare = [
-            session
-            for session in self._sessions.values()
-            if session.principal == principal and session.idle_for >= SPARE_SESSION
-        ]
-        if spare:
-            self._end(max(spare, key=lambda session: session.idle_for))
-        return bool(spare)
+    def count(self, principal: str) -> int:
+        return self._counts.get(principal, 0)
 
-    def _end(self, session: LegacySession) -> None:
+    def of(self, principal: str) -> list[LegacySession]:
+        return [s for s in self._sessions.values() if s.principal == principal]
+
+    def _full(self, principal: Principal) -> bool:
+        """Whether there are too many sessions, of all principals or of this one."""
+        share = max(1, self._most() // principal.among)
+        return self.is_full or self.count(principal.name) >= share
+
+    def end(self, session: LegacySession) -> None:
         self.forget(session)
         session.close()
         self.active.discard(session)
@@ -538,7 +527,7 @@ class LegacySessions:
             if session is None:
                 continue
             if session.expires < now:
-                self._end(session)
+                self.end(session)
             else:
                 heappush(self._expiries, (session.expires, session.id))
 
@@ -550,7 +539,7 @@ class LegacySessions:
 
     def close(self) -> None:
         while self._sessions:
-            self._end(next(iter(self._sessions.values())))
+            self.end(next(iter(self._sessions.values())))
 
 
 def _new_id() -> str:
