@@ -184,6 +184,7 @@ MOST_HALVES = 50_000  # surrogate escapes, whole pairs included, among which lon
 MOST_BACKSLASHES = 4096  # before an escape, to be counted
 _NEAR = 32  # bytes at most between a lone surrogate and where the decoder reports the error
 _ESCAPE = len(rb"\ud800")
+_NOWHERE = sys.maxsize
 _HIGH = re.compile(rb"\\u[dD][89abAB]").match
 _HALF = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
@@ -199,22 +200,33 @@ def mend_surrogates(line: bytes, broken_at: int | None = None) -> bytes:
     start = 0 if broken_at is None else _first_half(line, broken_at)
     if start < 0:
         return line
-    lower = line[start:].lower()  # a search for one spelling is faster than a pattern
-    parts: list[bytes] = []
+    view = memoryview(line)  # its slices are not copied
+    parts: list[bytes | memoryview] = []
     done = end = 0  # up to where the line was copied, and where the last such escape ended
+    spellings = {b"\\ud": start - 1, b"\\uD": start - 1}  # and where each occurs next
     for _ in range(MOST_HALVES):
-        at = lower.find(b"\\ud", max(end - start, 0)) + start
-        if at < start:
-            return b"".join((*parts, line[done:])) if parts else line
+        at = _next_of(line, spellings, max(end, start))
+        if at < 0:
+            return b"".join((*parts, view[done:])) if parts else line
         backslashes = _backslashes(line[max(end, at - MOST_BACKSLASHES) : at])
         if backslashes == MOST_BACKSLASHES:
             return line
         half = None if backslashes % 2 else _HALF(line, at)
         end = half.end() if half else at + 3
         if half and half[1] is None:
-            parts += (line[done:at], rb"\ufffd")
+            parts += (view[done:at], rb"\ufffd")
             done = end
     return line
+
+
+def _next_of(line: bytes, spellings: dict[bytes, int], start: int) -> int:
+    """Return where one of these occurs next; -1 if none does. Each part of the line is searched once."""
+    for text, at in spellings.items():
+        if at < start and at != _NOWHERE:
+            found = line.find(text, start)
+            spellings[text] = found if found >= 0 else _NOWHERE
+    nearest = min(spellings.values())
+    return -1 if nearest == _NOWHERE else nearest
 
 
 def _first_half(line: bytes, broken_at: int) -> int:
