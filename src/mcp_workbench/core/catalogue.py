@@ -376,6 +376,17 @@ def listed_tokens(definition: Mapping[str, Any]) -> int:
     return estimate_tokens(msgspec.json.encode(read).decode())
 
 
+MOST_WEIGHED = 256 << 10  # bytes of a definition that is read to count its tokens
+_BYTES_PER_TOKEN = 4  # of a longer one
+
+
+def definition_tokens(raw: bytes) -> int:
+    """The same of a definition as received; of a very long one by its length, unread."""
+    if len(raw) > MOST_WEIGHED:
+        return len(raw) // _BYTES_PER_TOKEN
+    return listed_tokens(read_object(raw))
+
+
 # A word with the underscore before it, up to three digits, one character of another script, a run of
 # punctuation, a run of line breaks. Spaces belong to what follows them.
 _PIECE = r"_?[A-Za-z]+|\d{1,3}|[^\x00-\x7f]|[^\sA-Za-z\d\x80-\U0010ffff]+|\n+"
