@@ -1,6 +1,6 @@
 """The longest step of the event loop for a message of the largest size at every place where one can be.
 
-    python -m tests.steps.run [hosts] [stdio] [modern] [servers] [http] [--size MiB] [--only WORD]
+    python -m tests.steps.run [hosts] [stdio] [modern] [servers] [http] [page] [--size MiB] [--only WORD]
 
 Prints the worst, and ends with 1 if a step took longer than 200 ms.
 """
@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp_workbench.core.spec import (
     HttpEndpoint,
@@ -30,6 +30,7 @@ from mcp_workbench.core.spec import (
 )
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.http_app import port_of
+from mcp_workbench.server.http.front import HttpFront
 from mcp_workbench.server.session import HostSession, StdioFront
 from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.transport.tasks import TaskScope, task_scope
@@ -38,7 +39,10 @@ from tests.kit.memory_host import MemoryHost
 from tests.steps.fillings import FILLINGS, value
 from tests.steps.host_messages import HOST, MODERN_HOST, TOLD
 from tests.steps.measure import Longest, measured
-from tests.steps.server_messages import SERVER
+from tests.steps.server_messages import OPEN, SERVER
+
+if TYPE_CHECKING:
+    from mcp_workbench.ui.page_routes import PageRoutes
 
 LARGEST = 32  # MiB, as `limits.messageBytes` is by default
 ROOM = 4096  # bytes for what is around a value
@@ -46,6 +50,15 @@ PATIENCE = 60.0  # seconds for one message
 CHUNK = 64 << 10  # bytes that a pipe gives at once
 ALLOWED = 0.2  # seconds
 RUNS = 3  # of a message that holds the loop for too long
+EVENTS = 8  # lines of a stream of the page
+PAGES = (
+    "api/home",
+    "api/tools?toolbox=dev",
+    "api/search?words=some+tool",
+    "api/numbers",
+    "api/calls",
+    "api/locks",
+)
 SHOWN = 25  # rows of the table
 SERVER_PROGRAM = str(Path(__file__).with_name("large_server.py"))
 
@@ -106,7 +119,7 @@ class Host:
             connection.request("POST", "/mcp", body, sent)
             answer = connection.getresponse()
             is_stream = answer.headers.get_content_type() == "text/event-stream"
-            data = answer.readline() if is_stream and headers else answer.read()
+            data = answer.readline() if is_stream and headers else _rest(answer)
             if session := answer.headers.get("mcp-session-id"):
                 self._session["mcp-session-id"] = session
             return answer.status, data
@@ -126,16 +139,24 @@ class Host:
         return self.ask(json.dumps(message).encode())[1]
 
 
+def _rest(answer: http.client.HTTPResponse) -> bytes:
+    """The body; of one that is cut off because we were too slow for a notification, what came."""
+    try:
+        return answer.read()
+    except http.client.IncompleteRead as error:
+        return error.partial
+
+
 @asynccontextmanager
-async def port(*specs: ServerSpec) -> AsyncGenerator[int]:
+async def port(*specs: ServerSpec) -> AsyncGenerator[tuple[int, HttpFront]]:
     """A workbench with these servers, on a port."""
     async with (
         Gateway(snapshot(*specs)) as gateway,
-        port_of(gateway, "127.0.0.1", 0, HttpSettings(metrics=True), ui=True) as (_, server),
+        port_of(gateway, "127.0.0.1", 0, HttpSettings(metrics=True), ui=True) as (front, server),
     ):
         gc.collect()
         gc.freeze()
-        yield server.port
+        yield server.port, front
 
 
 def server_of(folder: Path) -> ServerSpec:
@@ -158,7 +179,7 @@ async def hosts(run: Run) -> None:
     """Messages of legacy hosts over HTTP."""
     everything = {**HOST, **TOLD}
     with tempfile.TemporaryDirectory() as folder:
-        async with port(server_of(Path(folder))) as number:
+        async with port(server_of(Path(folder))) as (number, _):
             host = Host(number)
             await asyncio.to_thread(host.open)
             for name, filling, data in run.cases("host", everything):
@@ -173,7 +194,7 @@ async def hosts(run: Run) -> None:
 async def modern(run: Run) -> None:
     """Messages of modern hosts over HTTP."""
     with tempfile.TemporaryDirectory() as folder:
-        async with port(server_of(Path(folder))) as number:
+        async with port(server_of(Path(folder))) as (number, _):
             host = Host(number)
             for name, filling, data in run.cases("modern host", MODERN_HOST):
                 method, about, made = MODERN_HOST[name]
@@ -225,7 +246,7 @@ async def on_stdin(
 
 async def asked(spec: ServerSpec, requests: list[Any]) -> None:
     """What a host asks of a workbench with this server."""
-    async with port(spec) as number:
+    async with port(spec) as (number, _):
         host = Host(number)
         await asyncio.to_thread(host.open)
         for method, params in requests:
@@ -266,12 +287,85 @@ async def over_http(run: Run) -> None:
                     await run.measure(f"server, {kind}", name, filling, work)
 
 
+# The page and the metrics
+
+
+class Browser:
+    """A page in a browser, in a thread of its own."""
+
+    def __init__(self, number: int, address: str) -> None:
+        self._number = number
+        _, headers = self._get(address, {})
+        self._cookie, _, rest = headers["set-cookie"].partition(";")
+        self._path = rest.partition("Path=")[2].partition(";")[0]
+
+    def _get(self, path: str, headers: dict[str, str]) -> tuple[bytes, http.client.HTTPMessage]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._number, timeout=PATIENCE)
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            is_stream = answer.headers.get_content_type() == "text/event-stream"
+            data = (
+                b"".join(answer.readline() for _ in range(EVENTS)) if is_stream else answer.read()
+            )
+            return data, answer.headers
+        finally:
+            connection.close()
+
+    def look(self) -> None:
+        """Everything that the page shows, and the metrics."""
+        one = "toolbox=dev&server=a"
+        follows = f"api/events?topics=home,server,calls&{one}"
+        for path in (*PAGES, f"api/server?{one}", f"api/tool?{one}&tool=t", follows):
+            self._get(f"{self._path}{path}", {"cookie": self._cookie})
+        self._get("/metrics", {})
+
+    def call(self) -> None:
+        """Try the tool."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._number, timeout=PATIENCE)
+        headers = {
+            "cookie": self._cookie,
+            "origin": f"http://127.0.0.1:{self._number}",
+            "x-workbench-page": "1",
+            "content-type": "application/json",
+        }
+        body = json.dumps({"toolbox": "dev", "server": "a", "tool": "t"})
+        try:
+            connection.request("POST", f"{self._path}api/call", body, headers)
+            connection.getresponse().read()
+        finally:
+            connection.close()
+
+
+async def looked_at(spec: ServerSpec) -> None:
+    """What a person at the page does with this server."""
+    async with port(spec) as (number, front):
+        host = Host(number)
+        await asyncio.to_thread(host.open)
+        await asyncio.to_thread(host.request, *OPEN)
+        address = cast("PageRoutes", front.page).address
+        browser = await asyncio.to_thread(Browser, number, address)
+        await asyncio.to_thread(browser.call)
+        await asyncio.to_thread(browser.look)
+
+
+async def page(run: Run) -> None:
+    """The page and the metrics, beside a server with such messages."""
+    methods = ("initialize", "tools/list", "tools/call")
+    for name, filling, data in run.cases("page", [n for n in SERVER if SERVER[n][0] in methods]):
+        method, made, _ = SERVER[name]
+        with tempfile.TemporaryDirectory() as folder:
+            spec = server_of(written(Path(folder), method, made(data)))
+            await run.measure("page", name, filling, partial(looked_at, spec))
+
+
 PARTS: dict[str, Callable[[Run], Coroutine[Any, Any, None]]] = {
     "hosts": hosts,
     "stdin": stdio,
     "modern": modern,
     "servers": servers,
     "http": over_http,
+    "page": page,
 }
 
 

@@ -11,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.core.call_stats import MOST_SERIES, NO_TIMES, CallSeries
 from mcp_workbench.core.catalogue import MOST_WEIGHED, definition_tokens
 from mcp_workbench.core.spec import HttpSettings, ServerAddress, ServerSpec, StdioCommand
-from mcp_workbench.server import metrics
 from mcp_workbench.server.http import metrics_route
 from mcp_workbench.ui import page_api
 from tests.kit.config import snapshot
 from tests.kit.http_host import Answer
 from tests.threats import worst
-from tests.threats.growth import assert_linear, peak
+from tests.threats.growth import peak
 from tests.ui.scene import Visitor, opened_page
 
 LISTING = str(Path(__file__).with_name("listing_server.py"))
@@ -93,17 +91,6 @@ def test_the_tokens_of_a_very_long_definition_are_estimated_unread(schema: bytes
     assert len(definition) // 5 <= definition_tokens(definition) <= len(definition)
     assert peak(lambda: definition_tokens(definition)) <= SPARE
     assert definition_tokens(b'{"name":"a","x":"%b"}' % (b"b" * MOST_WEIGHED)) > 1000
-
-
-def series(count: int) -> tuple[CallSeries, ...]:
-    return tuple(
-        CallSeries("dev", f"s{n}", "ok", False, 1, 1, 1, NO_TIMES, (NO_TIMES,) * 4)
-        for n in range(count)
-    )
-
-
-def test_the_metrics_of_many_servers_take_time_in_proportion() -> None:
-    assert_linear(lambda given: list(metrics._calls(given)), series, MOST_SERIES)  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_thousand_event_streams_leave_the_page_to_those_that_are_open() -> None:
