@@ -107,3 +107,17 @@ async def test_a_thousand_event_streams_leave_the_page_to_those_that_are_open() 
     assert statuses.count(200) == 16
     assert statuses.count(503) == len(peers) - 16
     assert home["servers"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [b'{"a":"\xff"}', b'{"a":' + b"[" * 1100 + b"]" * 1100 + b"}"]
+)
+async def test_a_call_from_the_page_is_what_a_host_could_have_sent(arguments: bytes) -> None:
+    body = b'{"toolbox":"dev","server":"fixture","tool":"echo","arguments":%b}'
+    async with opened_page() as visitor:
+        refused = await visitor.post("api/call", body % arguments)
+        called = await visitor.post("api/call", body % b'{"text":"a"}')
+
+    assert refused.status == 400
+    assert refused.json["code"] == "invalid_parameters"
+    assert "result" in called.json

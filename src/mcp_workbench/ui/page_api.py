@@ -14,6 +14,7 @@ import msgspec
 from mcp_workbench.core.errors import InvalidCall, NotFound, WorkbenchError
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.reload import restart
+from mcp_workbench.transport.json_text import is_utf8, too_deep
 from mcp_workbench.ui import page_edits
 from mcp_workbench.ui.page_calls import MOST_SHOWN, try_tool
 from mcp_workbench.ui.page_events import PageEvents, PageStream
@@ -268,6 +269,8 @@ def _number(query: Query, name: str, usual: int = 0, most: int = 1 << 50) -> int
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
+    if not is_utf8(body) or too_deep(body):  # parts of it are sent to servers as they are
+        raise InvalidCall("this is not UTF-8, or nested too deep")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
