@@ -200,7 +200,7 @@ def mend_surrogates(line: bytes, broken_at: int | None = None) -> bytes:
     start = 0 if broken_at is None else _first_half(line, broken_at)
     if start < 0:
         return line
-    view = memoryview(line)  # its slices are not copied
+    view = memoryview(line)  # its slices are not copied; a short one takes more than a copy
     parts: list[bytes | memoryview] = []
     done = end = 0  # up to where the line was copied, and where the last such escape ended
     spellings = {b"\\ud": start - 1, b"\\uD": start - 1}  # and where each occurs next
@@ -214,7 +214,7 @@ def mend_surrogates(line: bytes, broken_at: int | None = None) -> bytes:
         half = None if backslashes % 2 else _HALF(line, at)
         end = half.end() if half else at + 3
         if half and half[1] is None:
-            parts += (view[done:at], rb"\ufffd")
+            parts += ((view if at - done > HEAD else line)[done:at], rb"\ufffd")
             done = end
     return line
 
@@ -297,7 +297,8 @@ def joined(pieces: Pieces, scan: DepthScan | None) -> bytes:
     pieces.clear()
     if scan is None:
         return text
-    text = ScannedText(text)
+    # A lone surrogate would be found by a whole reading of the text that then fails.
+    text = ScannedText(mend_surrogates(text) if scan.has_half else text)
     text.is_too_deep = scan.is_too_deep
     return text
 
@@ -346,6 +347,7 @@ class DepthScan:
 
     def __init__(self) -> None:
         self.is_too_deep = False
+        self.has_half = False  # escapes of surrogates, which may be alone
         self._in_escape = False  # the last piece ended with a backslash
         self._depth = 0
         self._in_string = False
@@ -362,6 +364,7 @@ class DepthScan:
             self._in_escape = False
             piece = text[at : at + _PIECE]
             at += len(piece)
+            self.has_half = self.has_half or has(piece, b"\\ud") or has(piece, b"\\uD")
             self.is_too_deep = self._goes_too_deep(piece)
 
     def _goes_too_deep(self, piece: bytes) -> bool:
