@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -263,7 +263,7 @@ async def servers(run: Run) -> None:
 
 
 @contextmanager
-def program(folder: Path) -> Iterator[ServerSpec]:
+def program(folder: Path) -> Generator[ServerSpec]:
     argv = [sys.executable, "-E", "-S", SERVER_PROGRAM, str(folder), "0"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

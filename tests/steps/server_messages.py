@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.steps.fillings import Made
 
 
@@ -17,22 +19,24 @@ def told(members: bytes) -> Made:
     return lambda x: b'{"jsonrpc":"2.0",' + members.replace(b"X", x, 1) + b"}\n"
 
 
+Asked = tuple[str, dict[str, Any]]  # a method and its parameters
+
 _CAN = b'"capabilities":{"tools":{}},"serverInfo":{"name":"a","version":"1"}'
 _TOOL = b'"inputSchema":{"type":"object"}'
-OPEN = ("tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}})
-SIGNATURES = (
+OPEN: Asked = ("tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}})
+SIGNATURES: Asked = (
     "tools/call",
     {"name": "open_toolbox", "arguments": {"toolbox_name": "dev", "detail": "signature"}},
 )
-SEARCH = ("tools/call", {"name": "search_tools", "arguments": {"query": "some tool"}})
-CALL = (
+SEARCH: Asked = ("tools/call", {"name": "search_tools", "arguments": {"query": "some tool"}})
+CALL: Asked = (
     "tools/call",
     {
         "name": "use_tool",
         "arguments": {"tool": {"toolbox": "dev", "server": "a", "tool": "t"}, "arguments": {}},
     },
 )
-WRONG = (
+WRONG: Asked = (
     "tools/call",
     {
         "name": "use_tool",
@@ -42,16 +46,16 @@ WRONG = (
         },
     },
 )
-PROMPT = ("prompts/get", {"name": "dev__a__p"})
-READ = ("resources/read", {"uri": "a:b"})
-COMPLETE = (
+PROMPT: Asked = ("prompts/get", {"name": "dev__a__p"})
+READ: Asked = ("resources/read", {"uri": "a:b"})
+COMPLETE: Asked = (
     "completion/complete",
     {"ref": {"type": "ref/prompt", "name": "dev__a__p"}, "argument": {"name": "a", "value": "b"}},
 )
-SUBSCRIBE = ("resources/subscribe", {"uri": "a:b"})
+SUBSCRIBE: Asked = ("resources/subscribe", {"uri": "a:b"})
 
 # The method whose answer it is, the answer, and what a host asks afterwards.
-SERVER: dict[str, tuple[str, Made, list[tuple[str, dict[str, object]]]]] = {
+SERVER: dict[str, tuple[str, Made, list[Asked]]] = {
     "instructions": (
         "initialize",
         result(b'{"protocolVersion":"2025-06-18",%b,"instructions":X}' % _CAN),

@@ -110,9 +110,7 @@ def exclusive(path: str, wait: float | None = None) -> Generator[None]:
     seconds (LOCK_WAIT), not for ever; then LockHeld names it. An event loop tries without waiting: it
     has few threads, and others need them.
     """
-    try:
-        import fcntl  # noqa: F401 - is there one?
-    except ImportError:
+    if os.name != "posix":
         yield
         return
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -129,9 +127,7 @@ def exclusive_to_write(path: str, wait: float | None = None) -> Generator[None]:
 
     It is a file that nobody else can open, beside the other, for as long as it is held.
     """
-    try:
-        import fcntl  # noqa: F401 - is there one?
-    except ImportError:
+    if os.name != "posix":
         yield
         return
     own = f"{path}.writing"
@@ -156,7 +152,7 @@ def _own_lock(own: str, until: float) -> int:
             _lock(fd, own, until)
             if _is_there(fd, own):
                 return fd
-        except BaseException:
+        except OSError:
             os.close(fd)
             raise
         os.close(fd)  # who had it has removed it
