@@ -245,7 +245,7 @@ class RawHost:
             self._connection.close()
             self._count("hangs" if isinstance(error, TimeoutError) else "broken", "cancelled call")
             return
-        self._count("ok" if status == 200 and not body else "wrong", f"{status} {body[:100]!r}")
+        self._count(_outcome_of_cancelled(status, body), f"{status} {body[:100]!r}")
 
     async def any(self, number: int) -> None:
         """One call in twenty with progress, one with a question, one that is cancelled."""
@@ -270,6 +270,14 @@ class RawHost:
         """Send everything from now on to another replica."""
         self.close()
         self._connection, self._beside = Connection(port), Connection(port)
+
+
+def _outcome_of_cancelled(status: int, body: bytes) -> str:
+    if status != 200:
+        return f"http {status}"
+    if not body:
+        return "ok"
+    return "lost" if MAY_HAVE_RUN.encode() in body else "wrong"
 
 
 def _bytes(message: Json) -> bytes:

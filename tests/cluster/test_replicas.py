@@ -136,6 +136,35 @@ def test_calls_go_on_while_the_engine_is_away(tmp_path: Path, keep: bool) -> Non
         asyncio.run(with_hosts(running, scene))
 
 
+def test_sessions_outlive_a_time_in_which_nobody_could_answer_for_them(tmp_path: Path) -> None:
+    """The engine is away, one replica is dead: the others stop. The engine comes back empty."""
+
+    async def scene(running: Cluster) -> None:
+        hosts = [RawHost(replica.port, "h", "alice") for replica in running.replicas[:2]]
+        for host in hosts:
+            await host.open()
+            await host.echo()
+        await asyncio.to_thread(running.engine.stop)
+        running.replicas[2].kill()
+        end = time.monotonic() + 30
+        while any(replica.status("/readyz") == 200 for replica in running.replicas[:2]):
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+        for host in hosts:  # they wait for an answer, at their owner and at who is asked to adopt
+            await host.echo()
+            assert host.outcomes == {"ok": 1, "http 503": 1}, host.strange
+        await asyncio.to_thread(running.engine.start)
+        for _ in range(3):
+            for host in hosts:
+                await host.echo()
+        for host in hosts:
+            assert host.outcomes == {"ok": 4, "http 503": 1}, host.strange
+            host.close()
+
+    with cluster(tmp_path) as running:
+        asyncio.run(scene(running))
+
+
 def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:
     async def scene(running: Cluster, hosts: list[RawHost]) -> None:
 
