@@ -38,7 +38,6 @@ from mcp_workbench.server.http.front import HttpFront
 from mcp_workbench.server.http.sessions import SESSION_ID, Admitted, LegacySession, LegacySessions
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
-from mcp_workbench.transport.http.reading import OUR_FAULT
 
 if TYPE_CHECKING:
     from mcp_workbench.cluster.replica import Replica
@@ -239,9 +238,6 @@ class ClusterFront(HttpFront):
         try:
             async with lock:
                 await self._find(request, response, id, hops, end, forwarded)
-        except Exception:  # our own bug fails this request only
-            log.exception("%s failed", request.method.decode("latin-1"))
-            response.plain(OUR_FAULT)
         finally:
             lock, others = self._routing[id]
             if others > 1:

@@ -26,7 +26,6 @@ from mcp_workbench.config.cluster_settings import ClusterConfig, join_address
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.server.suspended_calls import RequestStates
 from mcp_workbench.transport.http.messages import ResponseWriter
-from mcp_workbench.transport.http.reading import OUR_FAULT
 
 if TYPE_CHECKING:
     from mcp_workbench.cluster.front import ClusterFront
@@ -171,13 +170,7 @@ class Replica:
             link.frame(REFUSED, stream)
 
         origin = ForwardedTo(link.other_id, refuse, is_yielded=forwarded.is_yielded)
-        try:
-            is_ours = front.handle_forwarded(forwarded, response, origin)
-        except Exception:  # our own bug fails this request only, not all of the connection
-            log.exception("a forwarded request failed")
-            response.plain(OUR_FAULT)
-            return
-        if not is_ours:
+        if not front.handle_forwarded(forwarded, response, origin):
             refuse()
 
     def _date(self) -> bytes:
