@@ -113,7 +113,7 @@ format: $(VENV)/.dev ## let ruff write
 	$(BIN)/ruff check --fix .
 
 peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and SDKs from npm and PyPI, and Inspector
-	$(BIN)/python -m pytest -m peers tests/peers --ignore tests/peers/test_host_commands.py
+	$(BIN)/python -m pytest -m peers tests/peers --ignore tests/peers/test_host_commands.py -n 3 --dist worksteal
 
 peers-hosts: $(VENV)/.peers $(HOSTS)/.ready ## real hosts from npm (1.4 GB), which read back what install wrote
 	$(BIN)/python -m pytest -m peers tests/peers/test_host_commands.py

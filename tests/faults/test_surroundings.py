@@ -141,11 +141,13 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
         "ui/page_sessions.py",  # what another process has signed
     }
     times_of_servers = {"upstream/http/requests.py", "upstream/http/responses.py"}
-    times_in_messages = {"server/task_requests.py"}  # a task says when it was created
+    # A task says when it was created, a span when it began.
+    times_in_messages = {"server/task_requests.py", "gateway/tracing.py"}
     times_in_tokens = {
         "server/http/resource_server.py",
         "upstream/oauth/client_key.py",
         "gateway/suspended_scripts.py",
+        "cluster/replica.py",  # states that other replicas have signed
     }
     known = times_of_servers | kept_on_disk | times_in_messages | times_in_tokens
     assert asked <= known
