@@ -13,6 +13,7 @@ from tests.cluster.scenes import TOKENS
 from tests.kit.results import INITIALIZE, LEGACY
 
 CALL_TIME = 20.0  # seconds
+BAD_GATEWAY = 502  # HAProxy's connection to a replica broke
 AGAIN = 30  # times that an answer is sent
 MAY_HAVE_RUN = "the call may have run"
 
@@ -156,21 +157,33 @@ class RawHost:
             elif event.get("method") == "notifications/progress":
                 self.notices += 1
 
+        answer = await self._answer(message, heard)
+        for task in tasks if answer else ():
+            await task
+        return self._text(*answer, self._ids) if answer else None
+
+    async def _answer(self, message: Json, heard: OnEvent) -> tuple[int, bytes] | None:
+        """Status and body; None if there is no answer, and why is counted."""
+        head = self._head(self.session)
         try:
             async with asyncio.timeout(CALL_TIME):
-                status, _, body = await self._connection.request(
-                    self._head(self.session), _bytes(message), heard
-                )
+                status, _, body = await self._connection.request(head, _bytes(message), heard)
         except Broken as error:
             self._count("broken", str(error))
+            await self._cancel(message["id"])
             return None
         except TimeoutError:
             self._connection.close()
-            self._count("hangs", f"{server} {tool}")
+            self._count("hangs", str(message["params"])[:100])
             return None
-        for task in tasks:
-            await task
-        return self._text(status, body, self._ids)
+        if status == BAD_GATEWAY:
+            await self._cancel(message["id"])
+        return status, body
+
+    async def _cancel(self, id: Any) -> None:
+        """Give up a call whose stream broke: without that it goes on, and its question stays open."""
+        params = {"requestId": id, "reason": "its connection broke"}
+        await self._tell({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     def _text(self, status: int, body: bytes, id: int) -> Any:
         if status != 200:
@@ -245,7 +258,7 @@ class RawHost:
             self._connection.close()
             self._count("hangs" if isinstance(error, TimeoutError) else "broken", "cancelled call")
             return
-        self._count("ok" if status == 200 and not body else "wrong", f"{status} {body[:100]!r}")
+        self._count(_outcome_of_cancelled(status, body), f"{status} {body[:100]!r}")
 
     async def any(self, number: int) -> None:
         """One call in twenty with progress, one with a question, one that is cancelled."""
@@ -270,6 +283,14 @@ class RawHost:
         """Send everything from now on to another replica."""
         self.close()
         self._connection, self._beside = Connection(port), Connection(port)
+
+
+def _outcome_of_cancelled(status: int, body: bytes) -> str:
+    if status != 200:
+        return f"http {status}"
+    if not body:
+        return "ok"
+    return "lost" if MAY_HAVE_RUN.encode() in body else "wrong"
 
 
 def _bytes(message: Json) -> bytes:

@@ -178,7 +178,7 @@ defaults
   timeout server 120s
   timeout tunnel 1h
   timeout check 2s
-  option redispatch
+  option redispatch 1
   retries 3
   retry-on conn-failure
 frontend hosts

@@ -37,13 +37,21 @@ FREE = msgspec.structs.replace(OF_A, owner="")
         (OF_A, [B], False, WaitForLease()),  # the engine has just come back
         (OF_A, [B], True, Adopt()),
         (FREE, [A, B], False, Adopt()),  # handed over: nobody has to wait
-        (msgspec.structs.replace(OF_A, owner="me"), [A], True, Absent()),
+        # This replica adopted it, and never learned so: the engine's reply was lost on its way.
+        (msgspec.structs.replace(OF_A, owner="me"), [A], True, Adopt()),
+        (msgspec.structs.replace(OF_A, owner="me"), [A], False, Adopt()),
     ],
 )
 def test_a_session_that_is_not_here(
     record: SessionRecord | None, others: list[ReplicaAddress], allowed: bool, step: Step
 ) -> None:
     assert next_step(record, {m.id: m for m in others}, "me", may_adopt=allowed) == step
+
+
+def test_a_session_that_has_ended_here_is_absent_before_its_record_has_gone() -> None:
+    mine = msgspec.structs.replace(OF_A, owner="me")
+
+    assert next_step(mine, {"a": A}, "me", may_adopt=True, has_ended=True) == Absent()
 
 
 def test_an_owner_that_does_not_answer_is_waited_for_until_its_lease_ends() -> None:
@@ -58,6 +66,8 @@ def test_a_replica_that_ends_adopts_nothing() -> None:
 
     assert next_step(FREE, members, "me", may_adopt=True, is_draining=True) == ForwardTo("b")
     assert next_step(FREE, {}, "me", may_adopt=True, is_draining=True) == WaitForLease()
+    mine = msgspec.structs.replace(OF_A, owner="me")
+    assert next_step(mine, members, "me", may_adopt=True, is_draining=True) == WaitForLease()
 
 
 def test_a_missing_lease_means_nothing_before_everybody_could_renew_it() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_workbench.cluster.ownership import BEAT
 from tests.cluster.raw_hosts import RawHost, hosts_at, strange, summed
 from tests.cluster.scenes import TOKENS, Cluster, cluster
 from tests.kit.results import MODERN
@@ -134,6 +135,35 @@ def test_calls_go_on_while_the_engine_is_away(tmp_path: Path, keep: bool) -> Non
 
     with cluster(tmp_path, balanced=True) as running:
         asyncio.run(with_hosts(running, scene))
+
+
+def test_sessions_outlive_a_time_in_which_nobody_could_answer_for_them(tmp_path: Path) -> None:
+    """The engine is away, one replica is dead: the others stop. The engine comes back empty."""
+
+    async def scene(running: Cluster) -> None:
+        hosts = [RawHost(replica.port, "h", "alice") for replica in running.replicas[:2]]
+        for host in hosts:
+            await host.open()
+            await host.echo()
+        await asyncio.sleep(3 * BEAT)  # so that they know each other
+        await asyncio.to_thread(running.engine.stop)
+        running.replicas[2].kill()
+        end = time.monotonic() + 30
+        while any(replica.status("/readyz") == 200 for replica in running.replicas[:2]):
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+        async with asyncio.TaskGroup() as tasks:
+            for host in hosts:  # its owner asks the other replica to adopt it, which can't
+                tasks.create_task(host.echo())
+            await asyncio.sleep(1.0)
+            await asyncio.to_thread(running.engine.start)
+        for host in hosts:
+            await host.echo()
+            assert host.outcomes == {"ok": 3}, host.strange
+            host.close()
+
+    with cluster(tmp_path) as running:
+        asyncio.run(scene(running))
 
 
 def test_a_rolling_restart_loses_nothing(tmp_path: Path) -> None:

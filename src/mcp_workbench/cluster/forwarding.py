@@ -44,13 +44,13 @@ class ForwardedRequest(msgspec.Struct, array_like=True):
     modern: bool
     until: float
     hops: int
-    is_yielded: bool = False  # who sends it gives the session up
+    is_yielded: bool = False  # who sends it has the session, and no lease: it may be adopted
 
 
 _read = msgspec.msgpack.Decoder(ForwardedRequest).decode
 
 
-def write_request(request: HttpRequest, *, hops: int, gives_up: bool) -> bytes:
+def write_request(request: HttpRequest, *, hops: int, is_yielded: bool) -> bytes:
     """Returns an admitted request as it travels."""
     headers = {name: value for name, value in request.headers.items() if name not in _SECRET}
     admitted: Admitted = request.admitted
@@ -68,7 +68,7 @@ def write_request(request: HttpRequest, *, hops: int, gives_up: bool) -> bytes:
             admitted.modern,
             admitted.until,
             hops,
-            gives_up,
+            is_yielded,
         )
     )
 

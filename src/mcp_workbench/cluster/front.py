@@ -144,6 +144,8 @@ class ClusterFront(HttpFront):
     ) -> None:
         """Answer for a session of this replica."""
         body = request.body
+        if request.admitted.session is not session:
+            request.admitted.session = None  # one that has moved: it is looked up again
         self._sessions.handle(request, response)
         if session is not None and any(word in body for word in _CHANGES):
             self._replica.sessions.changed(session)
@@ -257,8 +259,8 @@ class ClusterFront(HttpFront):
         tried: frozenset[str] = frozenset()
         while not response.over:
             step, stored = await self._next_step(id, request.admitted, tried, yielder=yielder)
-            if isinstance(step, Local | Absent):  # the second says that there is none
-                self._handle_own(request, response, self._sessions.get(id))
+            if isinstance(step, Local) or (isinstance(step, Absent) and not yielder):
+                self._handle_own(request, response, self._sessions.get(id))  # the second: 404
                 return
             if isinstance(step, ForwardTo):
                 if forwarded is not None and hops >= MOST_HOPS:
@@ -269,8 +271,9 @@ class ClusterFront(HttpFront):
                 tried = frozenset((step.replica,))
             else:
                 tried = frozenset()
-            if not await self._adopted(step, stored, request) and not await self._waited(end):
-                response.plain(AWAY)
+            adopted = await self._adopted(step, stored, request)
+            if not adopted and not await self._may_go_on(end, forwarded, response):
+                return
 
     async def _adopted(
         self, step: Step, stored: StoredSession | None, request: HttpRequest
@@ -280,10 +283,18 @@ class ClusterFront(HttpFront):
             return False
         return await self._replica.sessions.adopt(stored, request.admitted, self._sessions)
 
-    async def _waited(self, end: float) -> bool:
-        """Wait until more may be known. False: there is no more time."""
+    async def _may_go_on(
+        self, end: float, forwarded: ForwardedTo | None, response: ResponseWriter
+    ) -> bool:
+        """Wait until more may be known. False: it ends here, and that was said."""
         await self._members.next_beat(WAIT)
-        return asyncio.get_running_loop().time() < end
+        if forwarded is not None and forwarded.is_yielded:
+            forwarded.refuse()  # who sent it has the session, and may have its lease again
+            return False
+        if asyncio.get_running_loop().time() < end:
+            return True
+        response.plain(AWAY)
+        return False
 
     async def _next_step(
         self, id: str, admitted: Admitted, tried: frozenset[str], *, yielder: str
@@ -300,31 +311,44 @@ class ClusterFront(HttpFront):
         try:
             stored = await self._replica.store.read(id)
         except (EngineAway, EngineError):
-            return _WAIT, None
+            return await self._step_by_asking(id, _WAIT, tried, yielder=yielder), None
         if stored is not None and not _belongs(stored, admitted):
             return Absent(), None
-        return await self._step_by_record(stored, tried, yielder=yielder), stored
+        step = await self._step_by_record(id, stored, tried, yielder=yielder)
+        if stored is None and isinstance(step, Absent):
+            step = await self._step_by_asking(id, step, tried, yielder=yielder)
+        return step, stored
+
+    async def _step_by_asking(
+        self, id: str, step: Step, tried: frozenset[str], *, yielder: str
+    ) -> Step:
+        """Ask the other replicas for a session of which the engine tells nothing."""
+        holder = await self._replica.who_has(id, tried | {yielder})
+        return ForwardTo(holder) if holder else step
 
     async def _step_by_record(
-        self, stored: StoredSession | None, tried: frozenset[str], *, yielder: str
+        self, id: str, stored: StoredSession | None, tried: frozenset[str], *, yielder: str
     ) -> Step:
         members, record = self._members, None if stored is None else stored.record
         owner = "" if record is None else record.owner
         known = members.others
         is_yielded = bool(yielder) and yielder == owner
-        if is_yielded:  # who forwards it has given it up
+        if is_yielded:  # who forwards it does not answer for it now
             known = {name: member for name, member in known.items() if name != owner}
         now = asyncio.get_running_loop().time()
-        allowed = may_adopt(now, members.engine.since, members.promised_until(owner))
+        promised = members.promised_until(owner) if record else members.promised_any_until()
+        allowed = may_adopt(now, members.engine.since, promised)
         step = next_step(
             record,
             known,
             self._me,
-            may_adopt=allowed or is_yielded,
+            may_adopt=allowed or (is_yielded and promised <= now),
             is_draining=self.is_draining,
+            has_ended=self._replica.sessions.has_ended(id),
             unreachable=tried,
         )
-        if isinstance(step, Adopt) and record is not None and owner and not is_yielded:
+        is_others = owner not in ("", self._me)
+        if isinstance(step, Adopt) and record is not None and is_others and not is_yielded:
             other = ReplicaAddress(owner, record.host, record.port)
             if await self._replica.holds_elsewhere(other):
                 return ForwardTo(owner)
@@ -360,8 +384,8 @@ class ClusterFront(HttpFront):
         if link is None:
             return False
         id = request.headers.get(SESSION_ID, b"").decode("latin-1")
-        own = self._sessions.get(id)  # without a lease: another replica may answer for it
-        payload = write_request(request, hops=hops, gives_up=own is not None)
+        own = self._sessions.get(id)  # without a lease: another replica may adopt it
+        payload = write_request(request, hops=hops, is_yielded=own is not None)
         forwarding = Forwarding(
             request, response, link, on_refused=self._refused, on_over=self._forwarded.discard
         )
@@ -371,9 +395,7 @@ class ClusterFront(HttpFront):
         except LinkBroken:
             return False
         self._forwarded.add(forwarding)
-        if own is not None:
-            self._replica.sessions.give_up(own, self._sessions)
-        if id:
+        if id and own is None:
             if len(self._owners) >= OWNERS:
                 self._owners.clear()
             self._owners[id] = replica
@@ -388,14 +410,17 @@ class ClusterFront(HttpFront):
             return
         if request.admitted.modern or not id:
             response.plain(CLOSING)
+        elif asyncio.get_running_loop().time() >= forwarding.end_of_search:
+            response.plain(AWAY)
         else:
-            self._scope.start(
-                self._find_again(request, response, id), "request for another replica"
-            )
+            work = self._find_again(request, response, id, forwarding.end_of_search)
+            self._scope.start(work, "request for another replica")
 
-    async def _find_again(self, request: HttpRequest, response: ResponseWriter, id: str) -> None:
-        await self._members.next_beat(0.05)
-        await self._route(request, response, id, 0)
+    async def _find_again(
+        self, request: HttpRequest, response: ResponseWriter, id: str, end: float
+    ) -> None:
+        await self._members.next_beat(SOON)
+        await self._route(request, response, id, 0, end=end)
 
     # Requests that other replicas pass on
 

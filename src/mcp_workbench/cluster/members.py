@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -76,7 +77,7 @@ class Members:
 
     def holds(self) -> bool:
         """Whether this replica may answer for its sessions."""
-        return self._loop.time() < self._fast_until
+        return time.monotonic() < self._fast_until  # uvloop's time stands still in between
 
     def promise(self, other: str) -> bool:
         """Promise another replica not to adopt its sessions for a moment, if the engine is away here too."""
@@ -100,6 +101,14 @@ class Members:
                 await event.wait()
         except TimeoutError:
             return
+
+    def distrust(self) -> None:
+        """Compare what is ours with the engine at the next beat."""
+        self._verified = None
+
+    def promised_any_until(self) -> float:
+        """Until when there may be sessions that the engine does not know."""
+        return max(self._promised.values(), default=0.0)
 
     # Beats
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from base64 import urlsafe_b64encode
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEEP_EVERY = 600.0  # seconds between two signs that sessions are in use
+SWEEP_EVERY = 5.0  # seconds between two attempts to remove records of sessions that have ended
+MOST_ENDED = 1000  # of them
 NUMBERS = 1_000_000  # streams and events of one owner; the next one counts from there
 _CANCELLED = b"notifications/cancelled"
 _AWAY = (EngineAway, EngineError)
@@ -58,6 +61,8 @@ class OwnedSessions:
             str, ReplicaAddress
         ] = {}  # of adopted sessions: who may still finish their calls
         self._kept = 0.0
+        self._ended: dict[str, StoredSession] = {}  # whose record still has to go
+        self._swept = 0.0
 
     # The hooks of the port
 
@@ -87,13 +92,19 @@ class OwnedSessions:
         self.previous.pop(session.id, None)
         stored = self._stored.pop(session.id, None)
         if stored is not None:
+            if len(self._ended) >= MOST_ENDED:
+                del self._ended[next(iter(self._ended))]  # it expires
+            self._ended[session.id] = stored
             self._replica.scope.start(self._remove(stored), "end of a session")
 
+    def has_ended(self, id: str) -> bool:
+        """Whether this session has ended here, and its record may still lie in the engine."""
+        return id in self._ended
+
     async def _remove(self, stored: StoredSession) -> None:
-        try:
-            await self._replica.store.replace(stored, None)
-        except _AWAY:
-            return  # it expires
+        with contextlib.suppress(*_AWAY):  # then at a later tick
+            await self._replica.store.remove(stored)
+            self._ended.pop(stored.record.id, None)
 
     def _write(self, session: LegacySession, record: SessionRecord) -> None:
         from mcp_workbench.cluster.session_store import StoredSession
@@ -104,6 +115,15 @@ class OwnedSessions:
             self._stored[session.id] = StoredSession(record, b"")
             self._unwritten[session.id] = session
 
+    def _rewrite(
+        self, session: LegacySession, stored: StoredSession, record: SessionRecord
+    ) -> None:
+        store, members = self._replica.store, self._replica.members
+        try:
+            self._stored[session.id] = store.rewrite(stored, record, members.distrust)
+        except _AWAY:
+            self._unwritten[session.id] = session
+
     # Time
 
     def tick(self, now: float, sessions: LegacySessions) -> None:
@@ -111,16 +131,23 @@ class OwnedSessions:
             unwritten, self._unwritten = self._unwritten, {}
             for id, session in unwritten.items():
                 self._renew(id, session)
-        for id, session in tuple(self._moved.items()):
-            if not session.busy:
-                del self._moved[id]
-                session.close()
+        self._close_moved()
         for id, member in tuple(self.previous.items()):
             if member.id not in self._replica.members.others:
                 del self.previous[id]
         if now - self._kept > KEEP_EVERY:
             self._kept = now
             self._replica.scope.start(self._keep(), "signs of use")
+        if self._ended and now - self._swept > SWEEP_EVERY:
+            self._swept = now
+            for stored in tuple(self._ended.values()):
+                self._replica.scope.start(self._remove(stored), "end of a session")
+
+    def _close_moved(self) -> None:
+        for id, session in tuple(self._moved.items()):
+            if not session.busy:
+                del self._moved[id]
+                session.close()
 
     def _renew(self, id: str, session: LegacySession) -> None:
         stored = self._stored.get(id)
@@ -134,11 +161,12 @@ class OwnedSessions:
             subscriptions=uris[:MOST_SUBSCRIPTIONS],
         )
         if record != stored.record or not stored.raw:
-            self._write(session, record)
+            self._rewrite(session, stored, record)
 
     async def _keep(self) -> None:
         try:
-            await self._replica.store.keep(list(self._stored))
+            if not await self._replica.store.keep(list(self._stored)):
+                self._replica.members.distrust()
         except _AWAY:
             self._kept = 0.0  # at the next tick
 
@@ -151,18 +179,20 @@ class OwnedSessions:
         again, also if two replicas took themselves for it. Raises EngineAway.
         """
         owned = {session.id: session for session in sessions.all() if session.id in self._stored}
-        records = await self._replica.store.owners(list(owned))
-        lost = [self._stored[id].record for id in owned if records.get(id) is None]
+        known = {id: self._stored[id] for id in owned}
+        found = await self._replica.store.read_all(list(owned))
+        lost = [known[id].record for id in owned if found.get(id) is None]
         claimed = await self._replica.store.claim(lost)
         me = self._replica.me.id
         for id, session in owned.items():
-            record = records.get(id)
-            if sessions.get(id) is not session:
-                continue  # it has ended meanwhile
-            if record is None and (stored := claimed.get(id)) is not None:
-                self._stored[id] = stored
-            elif record is None or record.owner != me:
+            if sessions.get(id) is not session or self._stored.get(id) is not known[id]:
+                continue  # it has ended meanwhile, or was written
+            stored = found.get(id) or claimed.get(id)
+            if stored is None or stored.record.owner != me:
                 self.give_up(session, sessions)
+            elif stored.raw != known[id].raw:  # the engine's reply to it was lost on its way
+                self._stored[id] = stored
+                self._unwritten[id] = session
 
     def give_up(self, session: LegacySession, sessions: LegacySessions) -> None:
         """Another replica goes on with it; calls in flight here are finished here."""
@@ -189,7 +219,7 @@ class OwnedSessions:
                 level=level,
                 subscriptions=uris[:MOST_SUBSCRIPTIONS],
             )
-            self._replica.store.write(record)
+            self._replica.store.rewrite(stored, record, _ignore)
             self.give_up(session, sessions)
         await self._replica.engine.ask("PING")  # all of them have arrived
 
@@ -207,7 +237,7 @@ class OwnedSessions:
     async def adopt(
         self, stored: StoredSession, admitted: Admitted, sessions: LegacySessions
     ) -> bool:
-        """Take over a session whose owner has gone. False if somebody else did. Raises EngineAway."""
+        """Take over a session whose owner has gone. False if somebody else did, or may have."""
         record = stored.record
         try:
             taken = await self._replica.store.swap(stored, adopted(record, self._replica.me))
@@ -247,9 +277,13 @@ class OwnedSessions:
             message = parse.read_body(note.body)
         except (msgspec.DecodeError, ValueError, Malformed):
             return
-        session = self._moved.get(note.session)
+        session = self._moved.get(note.session) or self._replica.session(note.session)
         if session is not None and session.principal == note.principal:
             session.receive(message)
+
+
+def _ignore() -> None:
+    """Another replica has the session: it needs no hand-over."""
 
 
 def _history(record: SessionRecord) -> list[Message]:

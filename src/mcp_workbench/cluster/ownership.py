@@ -50,17 +50,21 @@ def next_step(  # noqa: PLR0913 - all that it depends on
     *,
     may_adopt: bool,
     is_draining: bool = False,
+    has_ended: bool = False,
     unreachable: frozenset[str] = frozenset(),
 ) -> Step:
     """Returns what to do with a request for a session that is not in this process's memory.
 
-    `unreachable` are replicas that were tried for this request and did not answer.
+    `has_ended`: it has ended here, and its record is about to go. `unreachable` are replicas that were tried for
+    this request and did not answer.
     """
     if record is None:  # an engine that has just come back may have to be told again
         return Absent() if may_adopt else WaitForLease()
     owner = record.owner
-    if owner == own_id:
-        return Absent()  # it has ended here, and its record is about to go
+    if has_ended:
+        return Absent()
+    if owner == own_id:  # adopted, but the engine's reply was lost on its way
+        return WaitForLease() if is_draining else Adopt()
     if owner and owner in members:
         return WaitForLease() if owner in unreachable else ForwardTo(owner)
     if is_draining:

@@ -29,6 +29,7 @@ from mcp_workbench.transport.http.messages import ResponseWriter
 
 if TYPE_CHECKING:
     from mcp_workbench.cluster.front import ClusterFront
+    from mcp_workbench.server.http.sessions import LegacySession
     from mcp_workbench.transport.http.server import HttpServer
     from mcp_workbench.transport.tasks import TaskScope
 
@@ -42,6 +43,7 @@ ASK_TIME = 1.0  # seconds for another replica's answer to a short question
 _PROMISE = b"promise"
 _HOLDS = b"holds"
 _NOTE = b"note"
+_HAS = b"has "
 _YES, _NO = b"1", b"0"
 
 
@@ -122,6 +124,24 @@ class Replica:
             self._elsewhere[member.id] = member
         return holds
 
+    def session(self, id: str) -> LegacySession | None:
+        """A session in this process's memory."""
+        return None if self.front is None else self.front.legacy.get(id)
+
+    async def who_has(self, id: str, tried: frozenset[str]) -> str:
+        """The replica that has this session in its memory, whatever the engine knows; empty if none has."""
+        found: list[str] = []
+
+        async def ask(member: ReplicaAddress) -> None:
+            with contextlib.suppress(LinkBroken):
+                if await self._ask(member, _HAS + id.encode("latin-1")) == _YES:
+                    found.append(member.id)
+
+        asked = [m for m in self.members.others.values() if m.id not in tried]
+        if asked:
+            await asyncio.wait([self.scope.start(ask(m), "who has a session") for m in asked])
+        return found[0] if found else ""
+
     def known_elsewhere(self, id: str) -> ReplicaAddress | None:
         return self._elsewhere.pop(id, None)
 
@@ -167,6 +187,9 @@ class Replica:
             answer = _YES if self.members.promise(other) else _NO
         elif payload == _HOLDS:
             answer = _YES if self.members.holds() else _NO
+        elif payload.startswith(_HAS):
+            id = payload[len(_HAS) :].decode("latin-1")
+            answer = _YES if self.session(id) is not None else _NO
         elif payload.startswith(_NOTE):
             self.sessions.receive_note(payload[len(_NOTE) :])
             answer = _YES

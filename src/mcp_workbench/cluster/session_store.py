@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from mcp_workbench.cluster.engine import Engine, Script
@@ -29,13 +30,20 @@ redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
 return 1
 """)
 
-# Removes or replaces a record, if it is still the one that its owner wrote.
-_REPLACE = Script("""
+# Removes a record, if it is still the one that its owner wrote.
+_REMOVE = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-if ARGV[2] == '' then redis.call('DEL', KEYS[1])
-else redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3]) end
+redis.call('DEL', KEYS[1])
 return 1
 """)
+
+# Writes a record that its owner has changed, unless another replica has written one.
+_REWRITE = """
+local now = redis.call('GET', KEYS[1])
+if now and now ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+return 1
+"""
 
 
 class StoredSession:
@@ -75,10 +83,29 @@ class SessionStore:
         return self._open(id, await self._engine.read(self._key(id)))
 
     def write(self, record: SessionRecord) -> StoredSession:
-        """Write the record of a session of this replica; returns it as written. Raises EngineAway."""
+        """Write the record of a new session; returns it as written. Raises EngineAway."""
         stored = self._seal(record)
         future = self._engine.send("SET", self._key(record.id), stored.raw, "EX", LIFETIME)
         future.add_done_callback(_forgive)
+        return stored
+
+    def rewrite(
+        self, before: StoredSession, record: SessionRecord, on_refused: Callable[[], None]
+    ) -> StoredSession:
+        """Write what has changed; returns it as written. Raises EngineAway.
+
+        `on_refused` is called if the engine has something else than what was written before.
+        """
+        stored = self._seal(record)
+        key = self._key(record.id)
+        future = self._engine.send("EVAL", _REWRITE, 1, key, before.raw, stored.raw, LIFETIME)
+
+        def replied(future: asyncio.Future[Any]) -> None:
+            _forgive(future)
+            if future.exception() is None and future.result() != 1:
+                on_refused()
+
+        future.add_done_callback(replied)
         return stored
 
     async def claim(self, records: list[SessionRecord]) -> dict[str, StoredSession | None]:
@@ -100,34 +127,36 @@ class SessionStore:
         """Adopt: returns the new record, or None if another replica was faster, or the owner lives."""
         stored = self._seal(after)
         owner = before.record.owner
-        lease = self._engine.key("lease", owner) if owner else b""
+        has_lease = owner and owner != after.owner
+        lease = self._engine.key("lease", owner) if has_lease else b""
         key = self._key(after.id)
         args = (before.raw, stored.raw, LIFETIME, lease)
         done = await self._engine.run_script(_SWAP, (key,), *args)
         return stored if done == 1 else None
 
-    async def replace(self, before: StoredSession, after: SessionRecord | None) -> bool:
-        """Write or remove (None) a record that is still as this replica wrote it. Raises EngineAway."""
-        raw = b"" if after is None else self._seal(after).raw
-        key = self._key(before.record.id)
-        return await self._engine.run_script(_REPLACE, (key,), before.raw, raw, LIFETIME) == 1
+    async def remove(self, stored: StoredSession) -> bool:
+        """Remove a record that is still as this replica wrote it. Raises EngineAway."""
+        key = self._key(stored.record.id)
+        return await self._engine.run_script(_REMOVE, (key,), stored.raw) == 1
 
-    async def owners(self, ids: list[str]) -> dict[str, SessionRecord | None]:
+    async def read_all(self, ids: list[str]) -> dict[str, StoredSession | None]:
         """Returns the records of these sessions. Raises EngineAway."""
-        found: dict[str, SessionRecord | None] = {}
+        found: dict[str, StoredSession | None] = {}
         for at in range(0, len(ids), AT_ONCE):
             part = ids[at : at + AT_ONCE]
             replies = await self._engine.ask_all([("GET", self._key(id)) for id in part])
             for id, raw in zip(part, replies, strict=True):
-                stored = self._open(id, raw)
-                found[id] = None if stored is None else stored.record
+                found[id] = self._open(id, raw)
         return found
 
-    async def keep(self, ids: list[str]) -> None:
-        """Say that these sessions are still in use. Raises EngineAway."""
+    async def keep(self, ids: list[str]) -> bool:
+        """Say that these sessions are still in use. False if the engine has lost one. Raises EngineAway."""
+        all_there = True
         for at in range(0, len(ids), AT_ONCE):
-            part = ids[at : at + AT_ONCE]
-            await self._engine.ask_all([("EXPIRE", self._key(id), LIFETIME) for id in part])
+            commands = [("EXPIRE", self._key(id), LIFETIME) for id in ids[at : at + AT_ONCE]]
+            replies = await self._engine.ask_all(commands)
+            all_there = all_there and all(reply == 1 for reply in replies)
+        return all_there
 
 
 def _forgive(future: asyncio.Future[Any]) -> None:
