@@ -17,7 +17,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures bench bench-joined bench-search bench-detectors bench-scripts constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -149,6 +149,11 @@ cluster: $(VENV)/.dev $(SDK1)/.ready ## three replicas behind HAProxy on a real 
 cluster-figures: $(VENV)/.dev ## what replicas cost: latency, CPU, memory, commands of the engine
 	@$(COMPILE)
 	$(BIN)/python -m tests.cluster.figures $(SESSIONS)
+
+# Uses CPU time of one thread; other programs on the machine still slow it down, so leave it alone meanwhile.
+steps: $(VENV)/.dev ## the longest step of the event loop, for the largest message at every place; STEPS="hosts servers"
+	@$(COMPILE)
+	$(BIN)/python -m tests.steps.run $(STEPS)
 
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
 	@$(COMPILE)

@@ -1,4 +1,4 @@
-"""Whoever can read a folder can hold its lock: nobody else waits for that but who wants to write there."""
+"""Whoever can read a folder can hold its lock: nobody waits for that. Our own writers wait for each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp_workbench.config import file_access
 from mcp_workbench.config.expand import environment
 from mcp_workbench.config.file_access import LockHeld, exclusive
 from mcp_workbench.config.lock_file import NotYetWritten, change_lock
-from mcp_workbench.core.spec import LockFile, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import LockedServer, LockFile, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.definition_locks import DefinitionLocks
 from tests.kit.clock import PATIENCE
@@ -26,16 +26,19 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 HOLD = """
 import fcntl, os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY)
+is_folder = os.path.isdir(sys.argv[1])
+fd = os.open(sys.argv[1], os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT, 0o600)
 fcntl.flock(fd, fcntl.LOCK_EX)
 print(os.getpid(), flush=True)
 sys.stdin.read()
 """
+NAME = "mcp-workbench.lock"
+WRITING = "mcp-workbench.lock.writing"  # what its writers hold
 SERVERS = 12  # more than there are threads
 
 
 class Holder:
-    """A process that holds the lock of a folder."""
+    """A process that holds the lock of a folder or a file."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -47,9 +50,9 @@ class Holder:
 
 
 @contextmanager
-def held(folder: Path) -> Generator[Holder]:
+def held(path: Path) -> Generator[Holder]:
     pipe = subprocess.PIPE
-    argv = [sys.executable, "-c", HOLD, str(folder)]
+    argv = [sys.executable, "-c", HOLD, str(path)]
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
         holder = Holder(process)
         try:
@@ -92,10 +95,10 @@ async def test_servers_that_wait_for_the_lock_file_leave_the_threads_to_others(
     tmp_path: Path,
 ) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    path = tmp_path / "mcp-workbench.lock"
+    path = tmp_path / NAME
     locks = of_file(path)
     async with asyncio.timeout(PATIENCE), task_scope() as scope:
-        with held(tmp_path) as holder:
+        with held(tmp_path / WRITING) as holder:
             waiting = [scope.start(admitted(locks, n), f"server {n}") for n in range(SERVERS)]
             for _ in range(20):
                 assert await asyncio.to_thread(int) == 0
@@ -111,8 +114,8 @@ async def test_what_can_not_be_recorded_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcp_workbench.upstream.definition_locks.LOCK_WAIT", 0.1)
-    locks = of_file(tmp_path / "mcp-workbench.lock")
-    with held(tmp_path):
+    locks = of_file(tmp_path / NAME)
+    with held(tmp_path / WRITING):
         assert not await admitted(locks, 1)
 
     assert await admitted(locks, 1)
@@ -123,7 +126,40 @@ def test_a_command_that_can_not_write_the_file_says_who_holds_its_lock(
 ) -> None:
     monkeypatch.setattr(file_access, "LOCK_WAIT", 0.05)
     with (
-        held(tmp_path),
+        held(tmp_path / WRITING),
         pytest.raises(NotYetWritten, match=r"can't be written: another process.* is writing it"),
     ):
-        change_lock(str(tmp_path / "mcp-workbench.lock"), lambda servers: servers)
+        change_lock(str(tmp_path / NAME), lambda servers: servers)
+
+
+async def test_who_can_only_read_the_folder_delays_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_workbench.upstream.definition_locks.LOCK_WAIT", 0.0)
+    monkeypatch.setattr(file_access, "LOCK_WAIT", 0.0)
+    path = tmp_path / NAME
+    locks = of_file(path)
+    with held(tmp_path):
+        assert await admitted(locks, 1)
+        with held(path):
+            assert await admitted(locks, 2)
+            change_lock(str(path), lambda servers: {"dev/s1": servers["dev/s1"]})
+
+    assert list(json.loads(path.read_text())["servers"]) == ["dev/s1"]
+
+
+def test_nobody_else_can_open_what_writers_hold_and_it_is_gone_afterwards(tmp_path: Path) -> None:
+    path, own = tmp_path / NAME, tmp_path / WRITING
+    modes: list[int] = []
+
+    def change(servers: dict[str, LockedServer]) -> dict[str, LockedServer]:
+        modes.append(own.stat().st_mode & 0o777)
+        with pytest.raises(NotYetWritten):
+            change_lock(str(path), lambda others: others, 0.0)
+        return servers
+
+    own.touch(0o600)  # of a process that was killed
+    change_lock(str(path), change)
+
+    assert modes == [0o600]
+    assert not own.exists()

@@ -151,7 +151,7 @@ def test_a_body_is_read_in_few_passes(name: str, filling: str) -> None:
         arriving.close_body()
         bodies.append(arriving.body)
 
-    assert bodies[0] == line
+    assert bodies[0] == line.replace(rb"\ud800", rb"\ufffd")  # mended as it arrived
     most = 3 * one_pass(filling, line)
     assert cost(lambda: parse.read_params(_envelope(bodies[1])), enough=most) <= most
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import urllib.request
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.core.spec import AuthSettings, HttpEndpoint, ServerSpec, Snapshot
 from mcp_workbench.gateway.sign_ins import OpenSignIn
 from mcp_workbench.protocol.oauth import SignInFailed
 from tests.kit.clock import PATIENCE
@@ -158,3 +159,75 @@ async def test_one_that_has_failed_before_it_had_an_address_is_not_found_again(
         assert opened.url.startswith(new.origin)
         await asyncio.to_thread(visit, opened.url)
         await opened.done()
+
+
+async def test_after_other_settings_of_the_sign_in_nobody_goes_on_with_the_old_ones(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    server, _ = servers
+    changed = replace(at(server), target=HttpEndpoint(server.url, auth=AuthSettings(account="b")))
+    async with bench(tmp_path, at(server)) as workbench:
+        before, _ = await workbench.gateway.sign_ins.begin(at(server))
+        workbench.reload(snapshot(changed))
+        after, is_new = await workbench.gateway.sign_ins.begin(changed)
+
+        assert is_new
+        assert after.url != before.url
+        assert "the entry of dev/s was changed meanwhile" in await failure(before)
+        await asyncio.to_thread(visit, after.url)
+        await after.done()
+    assert kept(tmp_path) == 1
+
+
+async def test_a_reload_ends_the_sign_ins_of_all_principals_and_mixes_none_up(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    old, new = servers
+    origin = "http://127.0.0.1:1"
+    people = ("alice", "bob")
+
+    def of(server: SignInServer, person: str) -> ServerSpec:
+        return replace(at(server), scope="principal", principal=person)
+
+    async with bench(tmp_path, replace(at(old), scope="principal")) as workbench:
+        sign_ins = workbench.gateway.sign_ins
+        before = [await sign_ins.begin(of(old, one), origin, one) for one in people]
+        late = asyncio.ensure_future(sign_ins.begin(of(old, "bob"), origin, "second"))
+        workbench.reload(snapshot(replace(at(new), scope="principal")))
+        after = [await sign_ins.begin(of(new, one), origin, one) for one in people]
+        with suppress(SignInFailed):
+            await late
+
+        assert all(is_new for _, is_new in after)
+        for opened, _ in before:
+            assert "was changed meanwhile" in await failure(opened)
+        links = [opened.link for opened, _ in after if opened.link is not None]
+        assert [link.principal for link in links] == list(people)
+        assert len({link.page for link in links}) == len({link.code for link in links}) == 2
+        assert all(opened.url.startswith(new.origin) for opened, _ in after)
+        for opened, _ in after:
+            opened.give_up(SignInFailed("", ""))
+    assert kept(tmp_path) == 0
+
+
+async def test_a_call_that_is_cancelled_leaves_the_sign_in_to_the_others(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    server, _ = servers
+    gate = Gate()
+    server.acts["/register"] = gate
+    async with bench(tmp_path, at(server)) as workbench:
+        sign_ins = workbench.gateway.sign_ins
+        first = asyncio.ensure_future(sign_ins.begin(at(server)))
+        await asyncio.to_thread(gate.waiting.acquire)
+        second = asyncio.ensure_future(sign_ins.begin(at(server)))
+        await asyncio.sleep(0)
+        first.cancel()
+        gate.open()
+        opened, is_new = await second
+
+        assert first.cancelled()
+        assert not is_new
+        await asyncio.to_thread(visit, opened.url)
+        await opened.done()
+    assert kept(tmp_path) == 1

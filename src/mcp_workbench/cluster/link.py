@@ -28,8 +28,10 @@ ID = 12  # characters of a replica's id
 HANDSHAKE_TIME = 1.0  # seconds
 STRANGERS = 64  # connections at once that have not proved anything
 MOST_STREAMS = 20_000  # on one connection
-MOST_UNSENT = 64 << 20  # bytes that the other side has not read
+UNSENT = 8  # of the largest messages that the other side has not read
 SLACK = 1 << 20  # bytes of a frame beyond the largest message
+PIECE = 1 << 20  # bytes after which frames of one turn are sent apart
+QUIET = 10.0  # seconds in which strangers are logged once
 
 OPEN, DATA, END, ABORT, GONE, REFUSED, ASK, ANSWER = range(8)
 
@@ -118,15 +120,26 @@ class _Link(asyncio.Protocol):
         self._out += (_FRAME.pack(kind, stream, len(payload)), payload)
 
     def _flush(self) -> None:
-        out, self._out = b"".join(self._out), []
-        if self.is_closed or self._transport is None or self._encrypt is None or not out:
-            return
-        if self.backlog > MOST_UNSENT:
-            self.abort()
-            return
-        self._sent += 1
-        sealed = self._encrypt.encrypt(self._sent.to_bytes(NONCE, "big"), out, None)
-        self._transport.write(_SIZE.pack(len(sealed)) + sealed)
+        while self._out and not self.is_closed:
+            if self._transport is None or self._encrypt is None:
+                self._out.clear()
+                return
+            if self.backlog > UNSENT * self._most:
+                self.abort()
+                return
+            self._sent += 1
+            nonce = self._sent.to_bytes(NONCE, "big")
+            sealed = self._encrypt.encrypt(nonce, b"".join(self._piece()), None)
+            self._transport.write(_SIZE.pack(len(sealed)) + sealed)
+
+    def _piece(self) -> list[bytes]:
+        """The next frames to be sent together. Very many large ones would make a piece that nobody accepts."""
+        size, end = 0, 0
+        while end < len(self._out) and size <= PIECE:
+            size += len(self._out[end]) + len(self._out[end + 1])
+            end += 2
+        piece, self._out = self._out[:end], self._out[end:]
+        return piece
 
     def _read_frames(self) -> None:
         data, at = self._data, 0
@@ -180,8 +193,11 @@ class _Link(asyncio.Protocol):
             if self._decrypt is not None:
                 self._read_frames()
         except LinkBroken as error:
-            log.warning("a connection between replicas was closed: %s", error)
+            self._warn(error)
             self.abort()
+
+    def _warn(self, error: LinkBroken) -> None:
+        log.warning("a connection between replicas was closed: %s", error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed()
@@ -302,6 +318,8 @@ class ConnectingLink(_Link):
 class AcceptedLink(_Link):
     """Another replica's connection to us. Until it has proved the key, it may send a few bytes, no more."""
 
+    warned_at = float("-inf")  # when a stranger was logged last, for all connections
+
     def __init__(self, key: bytes, most: int, own_id: str, server: LinkServer) -> None:
         super().__init__(key, most)
         self.other_id = ""
@@ -338,6 +356,15 @@ class AcceptedLink(_Link):
             self.abort()
             return
         super().data_received(data)
+
+    def _warn(self, error: LinkBroken) -> None:
+        """Strangers could fill the log: of those who come shortly after another one, nothing is said."""
+        if self._decrypt is None:
+            now = self._loop.time()
+            if now - AcceptedLink.warned_at < QUIET:
+                return
+            AcceptedLink.warned_at = now
+        super()._warn(error)
 
     def _frame(self, kind: int, stream: int, payload: bytes) -> None:
         if kind == OPEN:

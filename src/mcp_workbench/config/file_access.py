@@ -15,7 +15,8 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcp_workbench.timing import deadline
@@ -82,7 +83,6 @@ def read_open(fd: int, status: os.stat_result, most: int) -> bytes:
 def _waiter(fd: int) -> Callable[[], None]:
     """Returns a function that waits for data; all its waits together are bounded."""
     from select import poll  # only for a pipe
-    from time import monotonic
 
     until = monotonic() + PIPE_WAIT
     ready = poll()
@@ -110,28 +110,75 @@ def exclusive(path: str, wait: float | None = None) -> Generator[None]:
     seconds (LOCK_WAIT), not for ever; then LockHeld names it. An event loop tries without waiting: it
     has few threads, and others need them.
     """
-    try:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-    except ImportError:
+    if os.name != "posix":
         yield
         return
-    from time import monotonic, sleep
-
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    until = monotonic() + (LOCK_WAIT if wait is None else wait)
     try:
-        while True:
-            try:
-                flock(fd, LOCK_EX | LOCK_NB)
-                break
-            except BlockingIOError:
-                if monotonic() >= until:
-                    message = f"{_holder(fd)} is writing it, or holds the lock of {path}"
-                    raise LockHeld(errno.ETIMEDOUT, message) from None
-            sleep(LOCK_POLL)
+        _lock(fd, path, monotonic() + (LOCK_WAIT if wait is None else wait))
         yield
     finally:
         os.close(fd)
+
+
+@contextmanager
+def exclusive_to_write(path: str, wait: float | None = None) -> Generator[None]:
+    """The same for a file that is about to be replaced. Whoever can only read its folder can't hold this lock.
+
+    It is a file that nobody else can open, beside the other, for as long as it is held.
+    """
+    if os.name != "posix":
+        yield
+        return
+    own = f"{path}.writing"
+    fd = _own_lock(own, monotonic() + (LOCK_WAIT if wait is None else wait))
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # somebody has removed it
+            os.unlink(own)  # noqa: PTH108
+        os.close(fd)
+
+
+def _own_lock(own: str, until: float) -> int:
+    while True:
+        try:
+            fd = os.open(own, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except PermissionError:
+            if not os.path.lexists(own):
+                raise
+            raise LockHeld(errno.ETIMEDOUT, f"another user is writing it ({own})") from None
+        try:
+            _lock(fd, own, until)
+            if _is_there(fd, own):
+                return fd
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)  # who had it has removed it
+
+
+def _is_there(fd: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(fd: int, path: str, until: float) -> None:
+    from fcntl import LOCK_EX, LOCK_NB, flock  # not on Windows
+    from time import sleep
+
+    while True:
+        try:
+            flock(fd, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            if monotonic() >= until:
+                message = f"{_holder(fd)} is writing it, or holds the lock of {path}"
+                raise LockHeld(errno.ETIMEDOUT, message) from None
+        else:
+            return
+        sleep(LOCK_POLL)
 
 
 def _holder(fd: int) -> str:

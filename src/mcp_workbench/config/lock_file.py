@@ -17,7 +17,13 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.config.expand import dotted
-from mcp_workbench.config.file_access import LockHeld, TooLarge, at_once, exclusive, read_open
+from mcp_workbench.config.file_access import (
+    LockHeld,
+    TooLarge,
+    at_once,
+    exclusive_to_write,
+    read_open,
+)
 from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.definition_hash import HASH
 from mcp_workbench.core.errors import Problem, WorkbenchError, shown_name
@@ -53,7 +59,7 @@ class NotWritten(WorkbenchError):
 
 
 class NotYetWritten(NotWritten):
-    """Another process holds the lock of its folder."""
+    """Another process is writing it."""
 
 
 def lock_path(config: str) -> str:
@@ -288,9 +294,8 @@ def change_lock(path: str, change: Change, wait: float | None = None) -> LockFil
     One process at a time: the others wait, for `wait` seconds. A reader sees the old file or the new one.
     """
     real = os.path.realpath(path)
-    folder = os.path.dirname(real)  # noqa: PTH120
     try:
-        with exclusive(folder, wait):
+        with exclusive_to_write(real, wait):
             before = read_lock(real)
             if before.problem is not None:
                 raise NotWritten(before.problem.message, hint=before.problem.fix)
@@ -298,7 +303,7 @@ def change_lock(path: str, change: Change, wait: float | None = None) -> LockFil
             if after.servers != before.servers or not os.path.exists(real):  # noqa: PTH110
                 _replace(real, _small_enough(path, before.servers, after.servers))
     except LockHeld as error:
-        hint = "try again when it has ended; who can read the folder can hold its lock"
+        hint = "try again when it has ended"
         raise NotYetWritten(f"{path} can't be written: {error.strerror}", hint=hint) from None
     except OSError as error:
         reason = error.strerror or str(error)

@@ -48,6 +48,10 @@ class ToolInfo(msgspec.Struct, frozen=True):
     definition: dict[str, Any]
 
 
+MOST_COMPACTED = 1 << 20  # bytes of a definition that is kept without spaces
+_LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
+
+
 class _ToolPeek(msgspec.Struct):
     name: str
     toolbox_name: msgspec.Raw = msgspec.Raw(b"")
@@ -76,8 +80,17 @@ def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], li
                 f"the tool {shown_name(name)!r} was left out: it is too large to be read"
             )
             continue
-        tools[name] = Definition(name, msgspec.json.format(bytes(raw), indent=-1))
+        tools[name] = Definition(name, _compact(bytes(raw)))
     return tools, complaints
+
+
+def _compact(raw: bytes) -> bytes:
+    """The same without spaces. A very long one is only put on one line, which takes a fraction of the time."""
+    if len(raw) <= MOST_COMPACTED:
+        return msgspec.json.format(raw, indent=-1)
+    if raw.find(b"\n") >= 0 or raw.find(b"\r") >= 0:  # between tokens: no string has one
+        return raw.translate(_LINE_BREAKS)
+    return raw
 
 
 def tool_info_json(definition: Definition, owner: ServerAddress) -> bytes:
@@ -374,6 +387,17 @@ def listed_tokens(definition: Mapping[str, Any]) -> int:
     """Returns the tokens of a tool that is listed directly: name, description and schema reach a model."""
     read = {key: definition[key] for key in _LISTED if key in definition}
     return estimate_tokens(msgspec.json.encode(read).decode())
+
+
+MOST_WEIGHED = 256 << 10  # bytes of a definition that is read to count its tokens
+_BYTES_PER_TOKEN = 4  # of a longer one
+
+
+def definition_tokens(raw: bytes) -> int:
+    """The same of a definition as received; of a very long one by its length, unread."""
+    if len(raw) > MOST_WEIGHED:
+        return len(raw) // _BYTES_PER_TOKEN
+    return listed_tokens(read_object(raw))
 
 
 # A word with the underscore before it, up to three digits, one character of another script, a run of

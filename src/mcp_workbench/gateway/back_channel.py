@@ -48,11 +48,12 @@ class BackChannelHints(Interceptor):
 def could_not_ask(outcome: CallOutcome) -> bool:
     """Did the server refuse to ask, because its connection has no requests of servers?"""
     if isinstance(outcome, Rejected):
-        text = b"" if outcome.is_ours else bytes(outcome.error)
+        said = b"" if outcome.is_ours else outcome.error
     elif isinstance(outcome, Completed) and may_be_error(outcome.result):
-        text = bytes(outcome.result)
+        said = outcome.result
     else:
         return False
-    if len(text) > MOST_READ or not _REFUSED.search(text):
+    text = b"" if len(said) > MOST_READ else bytes(said)
+    if not _REFUSED.search(text):
         return False
     return isinstance(outcome, Rejected) or has_failed(text)

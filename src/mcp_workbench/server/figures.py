@@ -16,9 +16,9 @@ from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.catalogue import (
     Definition,
     OpenedServer,
+    definition_tokens,
     estimate_tokens,
     listed_tokens,
-    read_object,
 )
 from mcp_workbench.core.figures import Figures, Hosts, RequestTokens, ServerFigures
 from mcp_workbench.core.spec import ServerAddress, Snapshot
@@ -79,7 +79,7 @@ class FiguresReader:
         known = self._counted.get(server.address)
         if known is None or known[0] != server.tools:
             tools = [tool for tool in server.tools if is_for_model(tool.raw)]
-            tokens = sum(listed_tokens(read_object(tool.raw)) for tool in tools)
+            tokens = sum(definition_tokens(tool.raw) for tool in tools)
             known = self._counted[server.address] = (server.tools, len(tools), tokens)
         return known[1:]
 

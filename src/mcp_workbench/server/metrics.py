@@ -91,8 +91,9 @@ def _one(name: str, kind: str, help: str, value: float) -> Metric:
 
 def _calls(series: Iterable[CallSeries]) -> Iterable[Metric]:
     series = tuple(series)
-    addresses = dict.fromkeys((one.toolbox, one.server) for one in series)
-    of = {address: [s for s in series if (s.toolbox, s.server) == address] for address in addresses}
+    of: dict[tuple[str, str], list[CallSeries]] = {}
+    for one in series:
+        of.setdefault((one.toolbox, one.server), []).append(one)
     yield Metric(
         "mcp_workbench_calls_total",
         "counter",

@@ -184,6 +184,7 @@ MOST_HALVES = 50_000  # surrogate escapes, whole pairs included, among which lon
 MOST_BACKSLASHES = 4096  # before an escape, to be counted
 _NEAR = 32  # bytes at most between a lone surrogate and where the decoder reports the error
 _ESCAPE = len(rb"\ud800")
+_NOWHERE = sys.maxsize
 _HIGH = re.compile(rb"\\u[dD][89abAB]").match
 _HALF = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
@@ -199,22 +200,33 @@ def mend_surrogates(line: bytes, broken_at: int | None = None) -> bytes:
     start = 0 if broken_at is None else _first_half(line, broken_at)
     if start < 0:
         return line
-    lower = line[start:].lower()  # a search for one spelling is faster than a pattern
-    parts: list[bytes] = []
+    view = memoryview(line)  # its slices are not copied; a short one takes more than a copy
+    parts: list[bytes | memoryview] = []
     done = end = 0  # up to where the line was copied, and where the last such escape ended
+    spellings = {b"\\ud": start - 1, b"\\uD": start - 1}  # and where each occurs next
     for _ in range(MOST_HALVES):
-        at = lower.find(b"\\ud", max(end - start, 0)) + start
-        if at < start:
-            return b"".join((*parts, line[done:])) if parts else line
+        at = _next_of(line, spellings, max(end, start))
+        if at < 0:
+            return b"".join((*parts, view[done:])) if parts else line
         backslashes = _backslashes(line[max(end, at - MOST_BACKSLASHES) : at])
         if backslashes == MOST_BACKSLASHES:
             return line
         half = None if backslashes % 2 else _HALF(line, at)
         end = half.end() if half else at + 3
         if half and half[1] is None:
-            parts += (line[done:at], rb"\ufffd")
+            parts += ((view if at - done > HEAD else line)[done:at], rb"\ufffd")
             done = end
     return line
+
+
+def _next_of(line: bytes, spellings: dict[bytes, int], start: int) -> int:
+    """Return where one of these occurs next; -1 if none does. Each part of the line is searched once."""
+    for text, at in spellings.items():
+        if at < start and at != _NOWHERE:
+            found = line.find(text, start)
+            spellings[text] = found if found >= 0 else _NOWHERE
+    nearest = min(spellings.values())
+    return -1 if nearest == _NOWHERE else nearest
 
 
 def _first_half(line: bytes, broken_at: int) -> int:
@@ -285,7 +297,8 @@ def joined(pieces: Pieces, scan: DepthScan | None) -> bytes:
     pieces.clear()
     if scan is None:
         return text
-    text = ScannedText(text)
+    # A lone surrogate would be found by a whole reading of the text that then fails.
+    text = ScannedText(mend_surrogates(text) if scan.has_half else text)
     text.is_too_deep = scan.is_too_deep
     return text
 
@@ -334,6 +347,7 @@ class DepthScan:
 
     def __init__(self) -> None:
         self.is_too_deep = False
+        self.has_half = False  # escapes of surrogates, which may be alone
         self._in_escape = False  # the last piece ended with a backslash
         self._depth = 0
         self._in_string = False
@@ -350,6 +364,7 @@ class DepthScan:
             self._in_escape = False
             piece = text[at : at + _PIECE]
             at += len(piece)
+            self.has_half = self.has_half or has(piece, b"\\ud") or has(piece, b"\\uD")
             self.is_too_deep = self._goes_too_deep(piece)
 
     def _goes_too_deep(self, piece: bytes) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
 
-from mcp_workbench.core.catalogue import read_object
 from mcp_workbench.core.errors import InvalidCall, NotFound, WorkbenchError
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.reload import restart
+from mcp_workbench.transport.json_text import is_utf8, too_deep
 from mcp_workbench.ui import page_edits
-from mcp_workbench.ui.page_calls import try_tool
+from mcp_workbench.ui.page_calls import MOST_SHOWN, try_tool
 from mcp_workbench.ui.page_events import PageEvents, PageStream
 from mcp_workbench.ui.page_hosts import connections
 from mcp_workbench.ui.page_locks import lock_changes
@@ -99,27 +100,24 @@ class PageApi:
         if path == "events":
             self._follow(request, response)
             return
-        work: Awaitable[Any] | None = None
+        work: Callable[[], Awaitable[Any]] | None = None
         if request.method == b"POST":
             if write := self._writes.get(path):
-                work = write(bytes(request.body))
+                work = partial(write, bytes(request.body))
         elif read := self._reads.get(path):
-            work = read(_query(request))
+            work = partial(read, _query(request))
         if work is None:
             response.plain(NOT_FOUND)
         elif self._under_way >= AT_ONCE:
             response.plain(BUSY)
         else:
-            task = self._scope.start(self._answer(work, response), f"page {path}")
+            self._under_way += 1
+            task = self._scope.start(_answer(work, response), f"page {path}")
+            task.add_done_callback(self._ended)
             response.on_gone(lambda: _cancel(task))
 
-    async def _answer(self, work: Awaitable[Any], response: ResponseWriter) -> None:
-        self._under_way += 1
-        try:
-            reply = await _reply(work)
-        finally:
-            self._under_way -= 1
-        response.plain(reply)
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way -= 1
 
     def _follow(self, request: HttpRequest, response: ResponseWriter) -> None:
         query = _query(copy(request))
@@ -168,7 +166,10 @@ class PageApi:
         tool = ToolIdentifier(
             query.get("toolbox", ""), query.get("server", ""), query.get("tool", "")
         )
-        return read_object(self.documents.tools.definition(tool).raw)
+        raw = self.documents.tools.definition(tool).raw
+        if len(raw) > MOST_SHOWN:
+            raise InvalidCall(f"its definition is too long to be shown: {len(raw)} bytes")
+        return msgspec.Raw(raw)
 
     async def _locks(self, query: Query) -> Any:
         return await asyncio.to_thread(lock_changes, self.documents.gateway)
@@ -233,9 +234,13 @@ def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
 
 
-async def _reply(work: Awaitable[Any]) -> Reply:
+async def _answer(work: Callable[[], Awaitable[Any]], response: ResponseWriter) -> None:
+    response.plain(await _reply(work))
+
+
+async def _reply(work: Callable[[], Awaitable[Any]]) -> Reply:
     try:
-        return api_reply(200, msgspec.json.encode(await work))
+        return api_reply(200, msgspec.json.encode(await work()))
     except WorkbenchError as error:
         status = 404 if isinstance(error, NotFound) else 400
         document = {"error": error.message, "code": error.code, "hint": error.hint}
@@ -264,6 +269,8 @@ def _number(query: Query, name: str, usual: int = 0, most: int = 1 << 50) -> int
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
+    if not is_utf8(body) or too_deep(body):  # parts of it are sent to servers as they are
+        raise InvalidCall("this is not UTF-8, or nested too deep")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -20,7 +20,7 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.ui.page_log import LogLine, ServerLog, StateChange, Timeline
 from mcp_workbench.ui.page_numbers import Minute, curve
 from mcp_workbench.ui.page_sessions import now
-from mcp_workbench.ui.page_tools import Budget, KnownTools, ServerTools
+from mcp_workbench.ui.page_tools import NAME, Budget, KnownTools, ServerTools
 from mcp_workbench.upstream.connection import Connection, Ready
 from mcp_workbench.upstream.reports import process_group
 
@@ -36,6 +36,7 @@ _CAPABILITIES = {
 }
 _FAILED = ("failed", "broken", "degraded")
 FIXES = 500  # that are kept
+MOST_TEXT = 64 << 10  # characters of a server's instructions
 
 
 class Fix(msgspec.Struct, frozen=True):
@@ -263,9 +264,9 @@ class Documents:
             return replace(
                 page,
                 revision=agreed.revision,
-                name=agreed.name,
-                version=agreed.version,
-                instructions=agreed.instructions,
+                name=agreed.name[:NAME],
+                version=agreed.version[:NAME],
+                instructions=agreed.instructions[:MOST_TEXT],
                 capabilities=_declared(msgspec.structs.asdict(agreed.declared)),
                 seconds=round(state.seconds, 3),
                 complaints=live[0].complaints,
@@ -277,9 +278,9 @@ class Documents:
         return replace(
             page,
             revision=known.revision,
-            name=known.server_name,
-            version=known.server_version,
-            instructions=known.instructions,
+            name=known.server_name[:NAME],
+            version=known.server_version[:NAME],
+            instructions=known.instructions[:MOST_TEXT],
             capabilities=_declared(known.capabilities),
             seconds=round(known.seconds, 3),
             age=round(known.age(now())),

@@ -10,7 +10,9 @@ import msgspec
 
 from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.catalogue import (
+    MOST_WEIGHED,
     Definition,
+    definition_tokens,
     estimate_tokens,
     listed_tokens,
     read_object,
@@ -107,12 +109,12 @@ class KnownTools:
         """The tools that an agent would find with these words, in its order."""
         result = await find(self._view, Query(words, toolbox, "", FOUND))
         servers = await self.read()
-        lines: list[ToolLine] = []
-        for found in result.tools:
-            known = servers.get(found.tool.address)
-            mine = known.lines if known is not None else ()
-            lines += [line for line in mine if line.name == found.tool.tool[:NAME]]
-        return lines
+        addresses = {found.tool.address for found in result.tools} & servers.keys()
+        named = {
+            address: {line.name: line for line in servers[address].lines} for address in addresses
+        }
+        found = [named.get(one.tool.address, {}).get(one.tool.tool[:NAME]) for one in result.tools]
+        return [line for line in found if line is not None]
 
     def definition(self, tool: ToolIdentifier) -> Definition:
         """A tool as its server defines it. Raises NotFound."""
@@ -142,14 +144,15 @@ def _server_tools(server: SearchableServer) -> ServerTools:
 def _lines(server: SearchableServer) -> Iterator[ToolLine]:
     address, shows = server.spec.address, server.spec.tools.shows
     for name, definition in server.catalogue.tools.items():
-        whole = read_object(definition.raw)
+        is_short = len(definition.raw) <= MOST_WEIGHED
+        whole = read_object(definition.raw) if is_short else {}
         text = whole.get("description")
         yield ToolLine(
             address.toolbox,
             address.server,
             name[:NAME],
             first_sentence(text)[:ABOUT] if isinstance(text, str) else "",
-            listed_tokens(whole),
+            definition_tokens(definition.raw),
             shows(name),
             is_for_model(definition.raw),
             _hint(whole.get("annotations")),

@@ -92,6 +92,7 @@ async def _list_tools(
         if total.is_beyond(page.size, len(page.tools), conversation.message_bytes):
             complaints.insert(0, f"tools beyond the first {len(tools)} were left out ({TOO_LARGE})")
             break
+        await yield_after(page.tools)
         for raws in in_steps(page.tools):
             definitions, problems = read_definitions(raws)
             complaints += problems

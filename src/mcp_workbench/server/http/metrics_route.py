@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,14 +50,19 @@ class MetricsRoute:
         return None
 
     async def respond(self, accept: bytes, response: ResponseWriter) -> None:
-        self._reading += 1
-        try:
-            figures = await self._reader.read()
-        finally:
-            self._reading -= 1
-        if accept == JSON:  # as `top` asks
-            reply = Reply(200, msgspec.json.encode(figures), kind=JSON)
-        else:
-            reply = Reply(200, metrics_text(figures), kind=CONTENT_TYPE)
+        reply = _BUSY  # others have come at the same moment
+        if self._reading < AT_ONCE:
+            self._reading += 1
+            try:
+                reply = await self._read(accept)
+            finally:
+                self._reading -= 1
         if not response.over:
             response.plain(reply)
+
+    async def _read(self, accept: bytes) -> Reply:
+        figures = await self._reader.read()
+        if accept == JSON:  # as `top` asks
+            return Reply(200, msgspec.json.encode(figures), kind=JSON)
+        # Of many servers the text is long: others go on while it is made.
+        return Reply(200, await asyncio.to_thread(metrics_text, figures), kind=CONTENT_TYPE)

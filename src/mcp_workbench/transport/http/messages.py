@@ -246,6 +246,7 @@ def decode_value(value: bytes) -> str | None:
 # Writing a response
 
 BACKLOG_BYTES = 8 << 20  # queued for a slow reader of a stream before it is disconnected
+APART = 256 << 10  # bytes of a body that is not copied to stand behind its head
 
 
 class ResponseConnection(Protocol):
@@ -299,7 +300,12 @@ class ResponseWriter:
         if connection is None or self.streaming:
             return
         head = plain_head(reply, self._common(connection))
-        connection.write(head if self._bodiless else head + reply.body)
+        if not self._bodiless and len(reply.body) > APART:
+            connection.write(head)
+            head = reply.body
+        elif not self._bodiless:
+            head += reply.body
+        connection.write(head)
         self._finish(connection)
 
     def json(self, body: bytes, headers: bytes = b"") -> None:
@@ -310,7 +316,11 @@ class ResponseWriter:
         if self._bodiless:
             self.plain(Reply(200, body, headers, JSON))
             return
-        connection.write(_JSON_RESPONSE % (self._common(connection), len(body), headers, body))
+        size, apart = len(body), len(body) > APART
+        text = b"" if apart else body
+        connection.write(_JSON_RESPONSE % (self._common(connection), size, headers, text))
+        if apart:
+            connection.write(body)
         self._finish(connection)
 
     def stream(self, headers: bytes = b"") -> None:

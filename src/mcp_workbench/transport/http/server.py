@@ -28,6 +28,7 @@ from mcp_workbench.transport.http.reading import (
     ReaderLimits,
     RequestReader,
 )
+from mcp_workbench.transport.json_text import HUGE
 from mcp_workbench.transport.stdio import JoinedWrites
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,8 @@ class HttpConnection(RequestReader):
 
     def take(self, request: HttpRequest) -> None:
         self._taken += 1
-        if self._response is None and not self._waiting and self._taken <= AT_ONCE:
+        is_light = self._taken <= AT_ONCE and len(request.body) <= HUGE  # to join it took a step
+        if self._response is None and not self._waiting and is_light:
             self._begin(request)
             return
         self._waiting.append(request)

@@ -1,0 +1,123 @@
+"""What a hostile server, or very many requests, make of the page and of the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from mcp_workbench.core.catalogue import MOST_WEIGHED, definition_tokens
+from mcp_workbench.core.spec import HttpSettings, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.server.http import metrics_route
+from mcp_workbench.ui import page_api
+from tests.kit.config import snapshot
+from tests.kit.http_host import Answer
+from tests.threats import worst
+from tests.threats.growth import peak
+from tests.ui.scene import Visitor, opened_page
+
+LISTING = str(Path(__file__).with_name("listing_server.py"))
+LONG = 3 << 20  # bytes of a description
+SPARE = 1 << 20
+
+
+def listing(**wishes: object) -> ServerSpec:
+    command = StdioCommand(sys.executable, ("-E", "-S", LISTING, json.dumps(wishes)))
+    return ServerSpec(ServerAddress("dev", "a"), command, era="legacy")
+
+
+async def at_the_same_moment(visitor: Visitor, path: str, count: int) -> list[Answer]:
+    """Requests on as many connections, all of them sent in one turn of the loop."""
+    peers = [await visitor.port.connect() for _ in range(count)]
+    headers = {"cookie": visitor.cookie, "accept": "text/html", "content-type": None}
+    for peer in peers:
+        peer.send(visitor.port.request(b"", headers, method="GET", path=path))
+    return [await peer.answer() for peer in peers]
+
+
+async def test_requests_of_one_moment_are_counted_before_they_begin() -> None:
+    async with opened_page() as visitor:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            answers = await at_the_same_moment(
+                visitor, f"{visitor.path}api/home", page_api.AT_ONCE + 8
+            )
+            gc.collect()
+        again = await visitor.api("home")
+
+    assert sorted({answer.status for answer in answers}) == [200, 503]
+    assert sum(answer.status == 200 for answer in answers) == page_api.AT_ONCE
+    assert [str(one.message) for one in caught if "never awaited" in str(one.message)] == []
+    assert again["servers"]
+
+
+async def test_those_who_read_the_metrics_at_the_same_moment_are_few() -> None:
+    async with opened_page(http=HttpSettings(metrics=True)) as visitor:
+        answers = await at_the_same_moment(visitor, "/metrics", metrics_route.AT_ONCE + 8)
+        alone = await visitor.visit("/metrics")
+
+    assert sum(answer.status == 200 for answer in answers) == metrics_route.AT_ONCE
+    assert alone.status == 200
+
+
+async def test_a_definition_of_megabytes_is_listed_and_not_read() -> None:
+    configuration = snapshot(listing(more_tools=1, tool_bytes=LONG))
+    async with opened_page(configuration, HttpSettings(metrics=True)) as visitor:
+        await visitor.gateway.view.open("dev")
+        rows = (await visitor.api("tools?toolbox=dev"))["rows"]
+        shown = await visitor.get("api/tool?toolbox=dev&server=a&tool=more_0")
+        small = await visitor.api("tool?toolbox=dev&server=a&tool=seen")
+        found = await visitor.api("search?words=more_0")
+        scraped = await visitor.visit("/metrics")
+
+    tokens = {row["name"]: row["tokens"] for row in rows}
+    assert LONG // 4 <= tokens["more_0"] <= LONG // 2
+    assert shown.status == 400
+    assert "too long to be shown" in shown.json["error"]
+    assert small == {"name": "seen", "inputSchema": {"type": "object"}}
+    assert "more_0" in [row["name"] for row in found["rows"]]
+    assert b'mcp_workbench_server_tools{toolbox="dev",server="a"} 3' in scraped.body
+
+
+@pytest.mark.parametrize("schema", worst.lists(8 << 20))
+def test_the_tokens_of_a_very_long_definition_are_estimated_unread(schema: bytes) -> None:
+    definition = b'{"name":"a","inputSchema":%b}' % schema
+
+    assert len(definition) // 5 <= definition_tokens(definition) <= len(definition)
+    assert peak(lambda: definition_tokens(definition)) <= SPARE
+    assert definition_tokens(b'{"name":"a","x":"%b"}' % (b"b" * MOST_WEIGHED)) > 1000
+
+
+async def test_a_thousand_event_streams_leave_the_page_to_those_that_are_open() -> None:
+    async with opened_page() as visitor:
+        path = f"{visitor.path}api/events?topics=home"
+        peers = [await visitor.port.connect() for _ in range(1000)]
+        headers = {"cookie": visitor.cookie, "accept": "text/event-stream", "content-type": None}
+        for peer in peers:
+            peer.send(visitor.port.request(b"", headers, method="GET", path=path))
+        heads = await asyncio.gather(*(peer.head() for peer in peers))
+        home = await visitor.api("home")
+
+    statuses = [status for status, _ in heads]
+    assert statuses.count(200) == 16
+    assert statuses.count(503) == len(peers) - 16
+    assert home["servers"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [b'{"a":"\xff"}', b'{"a":' + b"[" * 1100 + b"]" * 1100 + b"}"]
+)
+async def test_a_call_from_the_page_is_what_a_host_could_have_sent(arguments: bytes) -> None:
+    body = b'{"toolbox":"dev","server":"fixture","tool":"echo","arguments":%b}'
+    async with opened_page() as visitor:
+        refused = await visitor.post("api/call", body % arguments)
+        called = await visitor.post("api/call", body % b'{"text":"a"}')
+
+    assert refused.status == 400
+    assert refused.json["code"] == "invalid_parameters"
+    assert "result" in called.json
