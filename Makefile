@@ -17,7 +17,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-apps peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,8 +112,12 @@ format: $(VENV)/.dev ## let ruff write
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+BESIDE := --ignore tests/peers/test_host_commands.py --ignore tests/peers/test_apps_in_a_browser.py
 peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and SDKs from npm and PyPI, and Inspector
-	$(BIN)/python -m pytest -m peers tests/peers --ignore tests/peers/test_host_commands.py -n 3 --dist worksteal
+	$(BIN)/python -m pytest -m peers tests/peers $(BESIDE) -n 3 --dist worksteal
+
+peers-apps: $(VENV)/.peers ## apps in Inspector's web page in Chromium, in all modes, over pipes and HTTP, in both eras
+	$(BIN)/python -m pytest -m peers tests/peers/test_apps_in_a_browser.py
 
 peers-hosts: $(VENV)/.peers $(HOSTS)/.ready ## real hosts from npm (1.4 GB), which read back what install wrote
 	$(BIN)/python -m pytest -m peers tests/peers/test_host_commands.py

@@ -32,6 +32,10 @@ try {
     await frame.evaluate(() => { document.body.dataset.seen = "yes"; });
   }
   console.log(JSON.stringify(shown));
+} catch (error) {
+  const [page] = (await browser.pages()).slice(-1);
+  console.error(`the page shows:\n${await page.evaluate(() => document.body.innerText)}`);
+  throw error;
 } finally {
   await browser.close();
 }
