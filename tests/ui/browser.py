@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -112,6 +113,19 @@ class Chromium:
         return page
 
 
+# Where an element is; nothing while it has no place (a dialog that is not open yet), or while
+# something else lies over it.
+_MIDDLE = """selector => {
+  const one = document.querySelector(selector);
+  one?.scrollIntoView({block: "center"});
+  const box = one?.getBoundingClientRect();
+  if (!box?.width) return null;
+  const at = [box.x + box.width / 2, box.y + box.height / 2];
+  const met = document.elementFromPoint(...at);
+  return one.contains(met) ? at : null;
+}"""
+
+
 class Page:
     """One page."""
 
@@ -181,13 +195,8 @@ class Page:
         self.evaluate(f"void (location.hash = {json.dumps(route)})")
 
     def click(self, selector: str, *, shift: bool = False) -> None:
-        """Press the mouse in the middle of an element."""
-        self.wait(f"document.querySelector({json.dumps(selector)})")
-        at = self.evaluate(
-            f"(() => {{ const one = document.querySelector({json.dumps(selector)});"
-            "one.scrollIntoView({block: 'center'}); const box = one.getBoundingClientRect();"
-            "return [box.x + box.width / 2, box.y + box.height / 2]; })()"
-        )
+        """Press the mouse in the middle of an element, once the mouse would meet it there."""
+        at = self.wait(f"({_MIDDLE})({json.dumps(selector)})")
         for kind in ("mousePressed", "mouseReleased"):
             self.call(
                 "Input.dispatchMouseEvent",
@@ -244,14 +253,26 @@ class Page:
         path.write_bytes(base64.b64decode(data))
 
 
+# Chromium reads commands from descriptor 3 and answers on 4, whatever their numbers are here.
+_START = """
+import fcntl, os, sys
+commands, answers = (fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3])
+os.dup2(commands, 3)
+os.dup2(answers, 4)
+os.closerange(5, 64)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
 @contextmanager
 def browser() -> Generator[Chromium]:
     """Chromium, with a profile that is gone afterwards."""
     read_commands, write_commands = os.pipe()
     read_answers, write_answers = os.pipe()
     folder = tempfile.mkdtemp(prefix="chromium-")
-    shell = f'exec "$0" "$@" 3<&{read_commands} 4>&{write_answers}'
-    argv = ["sh", "-c", shell, CHROMIUM, *OPTIONS, f"--user-data-dir={folder}", "about:blank"]
+    pipes = [str(read_commands), str(write_answers)]
+    start = [sys.executable, "-c", _START, *pipes, CHROMIUM]
+    argv = [*start, *OPTIONS, f"--user-data-dir={folder}", "about:blank"]
     process = subprocess.Popen(
         argv,
         pass_fds=(read_commands, write_answers),
