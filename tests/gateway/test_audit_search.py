@@ -48,7 +48,7 @@ def test_every_call_of_every_file_is_found(
 
 def test_a_line_of_another_process_time_or_size_is_none_of_this_call(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    forged = '{"seq":2,"pid":%d,"arguments":"forged"}' % os.getpid()
+    forged = f'{{"seq":2,"pid":{os.getpid()},"arguments":"forged"}}'
     path.write_bytes(line(1, pid=os.getpid() + 1) + line(3, arguments="own") + line(4, name=forged))
     file = AuditFile(str(path))
 
