@@ -1,4 +1,4 @@
-"""Finds one call in the audit, for those who show its arguments: read from the file, newest lines first."""
+"""Finds one call in the audit, for those who show its arguments: the newest lines first."""
 
 from __future__ import annotations
 
