@@ -21,9 +21,9 @@ from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, tool
 from tests.kit.http_host import port, rpc
 from tests.kit.inside import InsideWorkbench
-from tests.steps import large_server
 from tests.steps.server_messages import CALL
 
+PROGRAM = str(Path(__file__).parents[1] / "steps" / "large_server.py")
 CHUNK = 64 << 10
 LIMIT = 2 * HUGE
 LONG = b'"' + b"a" * (HUGE + 1000) + b'"'
@@ -150,7 +150,7 @@ async def test_the_answer_of_a_server_that_exits_right_after_it_arrives(
 def told(folder: Path, notices: bytes) -> ServerSpec:
     """A server that sends these notifications before its answer to a call."""
     (folder / "told").write_bytes(notices)
-    command = StdioCommand(sys.executable, ("-E", "-S", large_server.__file__, str(folder)))
+    command = StdioCommand(sys.executable, ("-E", "-S", PROGRAM, str(folder)))
     return ServerSpec(ServerAddress("dev", "a"), command, era="legacy")
 
 
