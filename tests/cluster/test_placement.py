@@ -38,6 +38,9 @@ class CounterScene:
         file = self.folder / "events"
         return file.read_text().splitlines() if file.exists() else []
 
+    def noted(self, word: str) -> int:
+        return sum(line.split()[0] == word for line in self.events())
+
     def started(self) -> list[int]:
         return [int(line.split()[1]) for line in self.events() if line.startswith("start ")]
 
@@ -137,7 +140,7 @@ def test_one_process_counts_for_all_replicas(tmp_path: Path) -> None:
         assert sorted(answer["count"] for answer in answers) == list(range(1, 301))
         assert len({answer["pid"] for answer in answers}) == 1
         assert len(now.started()) == 1
-        assert sum(line.startswith("initialize") for line in now.events()) == 1
+        assert now.noted("initialize") == 1
 
     play(tmp_path, scene)
 
@@ -150,16 +153,12 @@ def test_progress_and_cancellations_find_their_call(tmp_path: Path) -> None:
                 tasks.create_task(host.call("counter", "progress", {}, progressToken="p"))
         assert [host.notices for host in now.hosts] == [3, 3, 3]
 
-        for host in now.others():
+        for times, host in enumerate(now.others(), 1):
             held = asyncio.create_task(host.call("counter", "hold", {}))
-            before = sum(line.startswith("cancelled") for line in now.events())
-            await now.wait_for(lambda: any(line.startswith("held") for line in now.events()))
-            host.close()  # and with that its call, which nobody waits for
+            await now.wait_for(lambda: now.noted("held") == times)  # noqa: B023
+            host.close()  # and with that its call, which it cancels
             await held
-            after = before + 1
-            await now.wait_for(
-                lambda: sum(line.startswith("cancelled") for line in now.events()) >= after  # noqa: B023
-            )
+            await now.wait_for(lambda: now.noted("cancelled") == times)  # noqa: B023
         assert len(now.started()) == 1
 
     play(tmp_path, scene)
@@ -171,7 +170,7 @@ def test_a_killed_holder_is_followed_by_another_one(tmp_path: Path) -> None:
         [old] = now.alive()
         others, holder = now.others(), now.holder()
         held = [asyncio.create_task(host.call("counter", "hold", {})) for host in others]
-        await now.wait_for(lambda: sum(line.startswith("held") for line in now.events()) == 2)
+        await now.wait_for(lambda: now.noted("held") == 2)
 
         killed = time.monotonic()
         holder.kill()
@@ -195,7 +194,7 @@ def test_a_stopped_holder_never_answers_beside_its_successor(tmp_path: Path) -> 
         others, holder = now.others(), now.holder()
         its_host = now.host_of(holder)
         held = asyncio.create_task(its_host.call("counter", "hold", {}))
-        await now.wait_for(lambda: any(line.startswith("held") for line in now.events()))
+        await now.wait_for(lambda: now.noted("held") == 1)
         holder.signal(signal.SIGSTOP)
         try:
             lost = await counted(others, 1)
@@ -230,7 +229,7 @@ def test_a_holder_that_ends_in_order_hands_the_server_over(tmp_path: Path) -> No
             restarted = tasks.create_task(restart())
             while not restarted.done():
                 answers += await counted(others, 5)
-        assert all(not host.outcomes for host in others), [host.strange for host in others]
+        assert [host.outcomes for host in others] == [{}, {}], [host.strange for host in others]
         first, second = now.started()
         assert {answer["pid"] for answer in answers} <= {first, second}
         events = [line for line in now.events() if line.split()[0] in ("start", "end")]

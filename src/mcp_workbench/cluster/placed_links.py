@@ -15,6 +15,9 @@ from mcp_workbench.upstream.conversation import Conversation
 
 ATTACH = b"placed "  # begins the request for a stream to such a server
 PIECE = 1 << 18  # bytes of one frame
+NO_LAST = 1 << 62  # above all numbers
+MOST_KEPT = 256  # frames
+HEAD = 64  # bytes of them, in which the number is
 GONE = "the replica that ran the server has ended, or has lost it"
 
 
@@ -27,10 +30,11 @@ class AttachRequest(msgspec.Struct, array_like=True):
 
 
 class StreamEnd(msgspec.Struct, array_like=True):
-    """Why the process ended, and the requests that it never received."""
+    """Why the process ended, and the requests that it never received: these, and all after the last one."""
 
     reason: str
     unpassed: tuple[int, ...] = ()
+    last: int = NO_LAST
 
 
 def read_attach(payload: bytes) -> AttachRequest | None:
@@ -52,6 +56,7 @@ class PlacedLink:
         self._ended = ended
         self._reason = ""
         self._unpassed: tuple[int, ...] = ()
+        self._kept: list[bytes] = []  # frames of after the end, until that is noticed
         self.is_over = False
 
     def number(self, number: int) -> None:
@@ -61,10 +66,12 @@ class PlacedLink:
     def deliver(self, line: bytes) -> None:
         self._conversation.receive(line)
 
-    def closed(self, reason: str, unpassed: tuple[int, ...]) -> None:
+    def closed(self, reason: str, unpassed: tuple[int, ...], last: int) -> None:
         if not self.is_over:
             self.is_over = True
-            self._reason, self._unpassed = reason, unpassed
+            waiting = self._conversation.pending.waiting
+            underway = [number for number in waiting if number > last]
+            self._reason, self._unpassed = reason, (*unpassed, *underway)
             self._ended()
 
     async def opens_sessions(self) -> bool:
@@ -76,8 +83,25 @@ class PlacedLink:
     def hold(self, *, held: bool) -> None:
         """Other replicas read from the same process: it goes on."""
 
+    @property
+    def channel(self) -> Channel:
+        return self
+
+    @property
+    def backlog(self) -> int:
+        raise NotImplementedError
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        if not self.is_over:
+            self._send(frame)
+        elif len(self._kept) < MOST_KEPT:
+            self._kept.append(frame[:HEAD])
+
+    def _send(self, frame: bytes) -> None:
+        raise NotImplementedError
+
     def unsent(self) -> tuple[bytes, ...]:
-        return tuple(jsonrpc.start_of(number) for number in self._unpassed)
+        return (*map(jsonrpc.start_of, self._unpassed), *self._kept)
 
     async def exit_reason(self, what: str, *, ended: bool) -> str:
         return self._reason or what
@@ -95,14 +119,10 @@ class LocalLink(PlacedLink):
         self.number(self._number)
 
     @property
-    def channel(self) -> Channel:
-        return self
-
-    @property
     def backlog(self) -> int:
         return self._process.backlog
 
-    def send(self, frame: bytes, about: bytes = b"") -> None:
+    def _send(self, frame: bytes) -> None:
         self._process.send(self._number, frame)
 
     def close(self) -> None:
@@ -126,16 +146,11 @@ class RemoteLink(PlacedLink):
         self._stream = self._link.open(ATTACH + msgspec.msgpack.encode(request), self)
 
     @property
-    def channel(self) -> Channel:
-        return self
-
-    @property
     def backlog(self) -> int:
         return self._link.backlog
 
-    def send(self, frame: bytes, about: bytes = b"") -> None:
-        if not self.is_over:
-            self._link.frame(MORE, self._stream, frame)
+    def _send(self, frame: bytes) -> None:
+        self._link.frame(MORE, self._stream, frame)
 
     def close(self) -> None:
         self.is_over = True
@@ -163,7 +178,7 @@ class RemoteLink(PlacedLink):
             end = msgspec.msgpack.decode(payload, type=StreamEnd)
         except (msgspec.DecodeError, ValueError):
             end = StreamEnd(GONE)
-        self.closed(end.reason, end.unpassed)
+        self.closed(end.reason, end.unpassed, end.last)
         self._decide(attached=False)
 
     def aborted(self) -> None:
@@ -174,7 +189,7 @@ class RemoteLink(PlacedLink):
         self._decide(attached=False)
 
     def lost(self) -> None:
-        self.closed(GONE, ())
+        self.closed(GONE, (), NO_LAST)
         self._decide(attached=False)
 
 
@@ -192,6 +207,6 @@ class RemoteClient:
         for at in range(0, len(line), PIECE):
             self._link.frame(DATA, self._stream, line[at : at + PIECE])
 
-    def closed(self, reason: str, unpassed: tuple[int, ...]) -> None:
-        end = msgspec.msgpack.encode(StreamEnd(reason, unpassed))
+    def closed(self, reason: str, unpassed: tuple[int, ...], last: int) -> None:
+        end = msgspec.msgpack.encode(StreamEnd(reason, unpassed, last))
         self._link.frame(END, self._stream, end)

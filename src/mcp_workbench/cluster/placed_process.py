@@ -44,8 +44,8 @@ class Client(Protocol):
         """Take a message of the server, with its line end."""
         ...
 
-    def closed(self, reason: str, unpassed: tuple[int, ...]) -> None:
-        """The process has ended, and never received these requests."""
+    def closed(self, reason: str, unpassed: tuple[int, ...], last: int) -> None:
+        """The process has ended, and never received these requests, nor any after the last one that came here."""
         ...
 
 
@@ -58,6 +58,7 @@ class _Attached:
         self.in_flight: set[int] = set()
         self.listening: set[int] = set()  # requests that stay open
         self.unpassed: list[int] = []
+        self.last = number << NUMBERS  # request that came here
         self.queued: list[bytes] = []  # until the handshake is done
         self.uris: set[str] = set()
         self.level = ""
@@ -157,7 +158,8 @@ class PlacedProcess:
         clients, self._clients = self._clients, {}
         for attached in clients.values():
             queued = [_number(jsonrpc.decode(frame).id) for frame in attached.queued]
-            attached.client.closed(reason, (*attached.unpassed, *filter(None, queued)))
+            unpassed = (*attached.unpassed, *filter(None, queued))
+            attached.client.closed(reason, unpassed, attached.last)
 
     def _wants(self, uri: str) -> bool:
         return any(uri in client.uris for client in self._clients.values())
@@ -188,6 +190,7 @@ class PlacedProcess:
 
     def _request(self, client: _Attached, message: Envelope, frame: bytes) -> None:
         request = _number(message.id)
+        client.last = max(client.last, request)
         if self.is_draining or not self._may_answer():
             client.unpassed.append(request)
         elif not self._is_agreed and client is not self._opener:

@@ -354,7 +354,7 @@ class PlacedServers:
                 process = await self._process(spec)
         except Unreachable as error:
             if self._streams.pop((link, stream), False) is None:
-                client.closed(str(error), ())
+                client.closed(str(error), (), 0)
             return
         if (link, stream) not in self._streams:
             return  # it has left
