@@ -17,6 +17,8 @@ import pytest
 
 from tests.cluster.raw_hosts import RawHost
 from tests.cluster.scenes import Cluster, ReplicaProcess, cluster
+from tests.kit.config import program_entry
+from tests.kit.servers import ASKER
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
 
@@ -107,7 +109,7 @@ def ancestors(pid: int) -> list[int]:
 
 @asynccontextmanager
 async def hosts_of(running: Cluster) -> AsyncGenerator[list[RawHost]]:
-    hosts = [RawHost(replica.port, "h", "alice") for replica in running.replicas]
+    hosts = [RawHost(r.port, f"h{number}", "alice") for number, r in enumerate(running.replicas)]
     for host in hosts:
         await host.open()
     try:
@@ -123,7 +125,8 @@ def play(folder: Path, scene: Scene, **entry: Any) -> None:
     state.mkdir()
     args = ["-E", "-S", COUNTER, str(state)]
     counter = {"command": sys.executable, "args": args, "placement": "one", **entry}
-    boxes = {"dev": {"mcpServers": {"counter": counter}}}
+    asker = program_entry(ASKER, era="modern", placement="one")
+    boxes = {"dev": {"mcpServers": {"counter": counter, "asker": asker}}}
 
     async def with_hosts(running: Cluster) -> None:
         async with hosts_of(running) as hosts:
@@ -160,6 +163,20 @@ def test_progress_and_cancellations_find_their_call(tmp_path: Path) -> None:
             await held
             await now.wait_for(lambda: now.noted("cancelled") == times)  # noqa: B023
         assert len(now.started()) == 1
+
+    play(tmp_path, scene)
+
+
+def test_a_question_reaches_the_host_whose_call_it_belongs_to(tmp_path: Path) -> None:
+    async def scene(now: CounterScene) -> None:
+        async def ask(host: RawHost) -> None:
+            for _ in range(5):
+                await host.question()
+
+        async with asyncio.TaskGroup() as tasks:
+            for host in now.hosts:
+                tasks.create_task(ask(host))
+        assert [host.outcomes for host in now.hosts] == [{"ok": 5}] * 3, now.hosts[0].strange
 
     play(tmp_path, scene)
 
