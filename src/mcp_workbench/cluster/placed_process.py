@@ -12,7 +12,6 @@ subscribed while one client wants it, and the most verbose log level counts.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -25,8 +24,6 @@ from mcp_workbench.transport.jsonrpc import Envelope, Malformed
 from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.upstream.conversation import valid_text
 
-log = logging.getLogger(__name__)
-
 NUMBERS = 32  # bits of a request's number that its client counts with
 MOST_CLIENTS = 1 << 20  # of one process, one after the other: numbers stay below 2 ** 53
 MOST_QUEUED = 1000  # messages of one client that wait for the handshake of another one
@@ -37,7 +34,7 @@ _INITIALIZED = "notifications/initialized"
 _CANCELLED = "notifications/cancelled"
 
 
-class Client(Protocol):
+class ProcessClient(Protocol):
     """Where the messages for one replica go."""
 
     def deliver(self, line: bytes) -> None:
@@ -52,7 +49,7 @@ class Client(Protocol):
 class _Attached:
     """One client, and what it wants of the server."""
 
-    def __init__(self, number: int, client: Client) -> None:
+    def __init__(self, number: int, client: ProcessClient) -> None:
         self.number = number
         self.client = client
         self.in_flight: set[int] = set()
@@ -106,7 +103,7 @@ class PlacedProcess:
 
     # Clients
 
-    def attach(self, client: Client) -> int:
+    def attach(self, client: ProcessClient) -> int:
         """Returns the client's number, which is part of those of its requests."""
         self._count += 1
         attached = _Attached(self._count, client)
@@ -291,10 +288,7 @@ class PlacedProcess:
         for line in self._framer.feed(data):
             if not self._may_answer():
                 return
-            try:
-                self._receive_line(line)
-            except Exception:  # a bug of ours costs one message, not the process
-                log.exception("a message of a server with one process failed")
+            self._receive_line(line)
         if self._framer.overflow is not None:
             self._framer.take_overflow()
             self.end("a message of it is too large (limits.messageBytes)")

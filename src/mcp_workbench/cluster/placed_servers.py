@@ -1,4 +1,4 @@
-"""Servers with one process for all replicas (`"placement": "one"`): who runs it, and how others reach it.
+"""Servers with one process for all replicas (`placement`): who runs it, how others reach it.
 
 A record in the engine names the replica that holds a server, as records do for sessions: the same lease, the
 same compare-and-swap, the same conditions for who takes over (`ownership.py`). The holder runs the process

@@ -546,9 +546,7 @@ class PoolContext(msgspec.Struct):
     asking: set[object] = set()  # targets that wanted to ask on a modern connection
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
-    placements: Placements | None = (
-        None  # with `cluster`: servers with one process for all replicas
-    )
+    placements: Placements | None = None  # servers with one process for all replicas
     idle_filters: set[tuple[ServerAddress, str]] = set()  # those that were logged
 
     def relock(self, lock: LockFile | None) -> None:
