@@ -23,6 +23,7 @@ from mcp_workbench.cluster.ownership import LEASE
 from mcp_workbench.cluster.placed_links import ATTACH
 from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.session_store import SessionStore
+from mcp_workbench.cluster.shared_streams import SharedStreams
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.server.suspended_calls import RequestStates
@@ -68,6 +69,7 @@ class Replica:
         self.engine = Engine(config.engine, config.name)
         self.vault = vault = ValueSeal(config.key)
         self.store = SessionStore(self.engine, vault)
+        self.streams = SharedStreams(self.engine, vault)
         self.links = Links(config.key, most, id, scope)
         self.members = Members(self.engine, vault, self.me, self._ask_promise, scope)
         self.sessions = OwnedSessions(self)
