@@ -21,6 +21,7 @@ from mcp_workbench.cluster.records import (
     session_name,
     write_record,
 )
+from mcp_workbench.cluster.shared_results import ResultRecord
 
 KEY = b"0123456789abcdef0123456789abcdef"
 RECORD = SessionRecord("s", "a", 1, "alice", "/mcp", b"{}", "127.0.0.1", 1, ("dev",), b'"info"')
@@ -30,7 +31,8 @@ ID, OTHER = "0123456789ab", "ba9876543210"
 @given(st.binary(max_size=300))
 def test_a_value_that_no_replica_wrote_does_not_exist(value: bytes) -> None:
     assert ValueSeal(KEY).open(b"name", value) is None
-    for kind, longest in ((SessionRecord, LONGEST_SESSION), (ReplicaAddress, LONGEST_MEMBER)):
+    kinds = ((SessionRecord, LONGEST_SESSION), (ReplicaAddress, LONGEST_MEMBER))
+    for kind, longest in (*kinds, (ResultRecord, LONGEST_SESSION)):
         record = read_record(kind, value, longest)
         assert record is None or isinstance(record, kind)
     request = read_request(value)

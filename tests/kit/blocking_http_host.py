@@ -40,6 +40,11 @@ class HttpHost:
     def close(self) -> None:
         self._connection.close()
 
+    def move_to(self, place: str) -> None:
+        """Send everything from now on to another address, in the same session."""
+        self._connection.close()
+        self._connection = http.client.HTTPConnection(place, timeout=self._connection.timeout)
+
     def exact(self, method: str, params: Message) -> tuple[str, bytes]:
         """`result` or `error` and its bytes as they came."""
         return exact_outcome(self._ask(method, params), self._id)

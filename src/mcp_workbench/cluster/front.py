@@ -32,6 +32,7 @@ from mcp_workbench.cluster.ownership import (
 )
 from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.resp import EngineError
+from mcp_workbench.cluster.shared_results import maker_of_result
 from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
 from mcp_workbench.server.http.front import HttpFront
@@ -65,6 +66,7 @@ _WAIT = WaitForLease()
 _NO_LEASE = Reply(503, b"no lease")
 _DRAINING = Reply(503, b"draining")
 _STATE = b'"requestState"'
+_HANDLE = b'"handle"'
 # What may change a record: opened toolboxes, subscriptions, the log level.
 _CHANGES = (b"open_toolbox", b"resources/", b"setLevel")
 
@@ -127,7 +129,8 @@ class ClusterFront(HttpFront):
         if type(admitted) is not Admitted:
             super().handle(request, response)
         elif admitted.modern:
-            if self.is_draining or _STATE in request.body:
+            body = request.body
+            if self.is_draining or _STATE in body or _HANDLE in body:
                 self._handle_modern(request, response)
             else:
                 self._exchanges.handle(request, response)
@@ -188,9 +191,9 @@ class ClusterFront(HttpFront):
             self._exchanges.handle(request, response)
 
     def _holder(self, body: bytes) -> str:
-        """The replica at which a call waits for the answer in this request; empty if none is named."""
+        """The replica that a modern request names: a call waits there, or a result was made there."""
         if _STATE not in body:
-            return ""
+            return maker_of_result(body) if _HANDLE in body else ""
         try:
             token = _read_resumed(body).params.requestState
         except (msgspec.DecodeError, ValueError):

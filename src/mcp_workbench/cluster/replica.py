@@ -64,7 +64,7 @@ class Replica:
         self.state_key = derive(config.key, b"request states")
         self.task_key = derive(config.key, b"task ids")
         self.engine = Engine(config.engine, config.name)
-        vault = ValueSeal(config.key)
+        self.vault = vault = ValueSeal(config.key)
         self.store = SessionStore(self.engine, vault)
         self.links = Links(config.key, most, id, scope)
         self.members = Members(self.engine, vault, self.me, self._ask_promise, scope)

@@ -64,16 +64,23 @@ class KeptResults:
         self._expire(now)
         while self._bytes + size > self._most:
             self._drop(next(iter(self._kept)))
-        handle = secrets.token_urlsafe(9)
+        handle = self.new_handle()
         self._kept[handle] = Kept(owner, text, size, now + self._lifetime, budget, json_at)
         self._bytes += size
         return handle
+
+    def new_handle(self) -> str:
+        return secrets.token_urlsafe(9)
+
+    async def find(self, owner: object, handle: str) -> Kept:
+        """Return a kept result, as `kept` does; with replicas, also one of another replica."""
+        return self.kept(owner, handle)
 
     def kept(self, owner: object, handle: str) -> Kept:
         """Return a kept result. Raises the same NotFound for unknown, expired and others' handles."""
         self._expire(time.monotonic())
         result = self._kept.get(handle)
-        if result is None or result.owner is not owner:
+        if result is None or result.owner != owner:
             text = f"Result '{shortened(handle)}' not found"
             hint = "Results are kept for half an hour at most. Call the tool again for a new one."
             raise NotFound("unknown_result", text, hint=hint)

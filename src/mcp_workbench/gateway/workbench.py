@@ -63,6 +63,10 @@ class Listening(NamedTuple):
         return own or self.principal == spec.principal
 
 
+def _new_owner(principal: str, toolboxes: tuple[str, ...]) -> object:
+    return object()
+
+
 _HINTS = ArgumentHints()
 _CHECK = ArgumentCheck()
 
@@ -179,6 +183,8 @@ class Gateway(Lifetime):
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
         self.finder: Finder | None = None  # made with the first search
         self._listeners: list[Listening] = []
+        # Who may read a kept result: the host that got it; with replicas, its principal.
+        self.results_owner: Callable[[str, tuple[str, ...]], object] = _new_owner
         self.view = View(self, self.scopes.whole)  # of everything
 
     def _life(self) -> AbstractAsyncContextManager[None]:

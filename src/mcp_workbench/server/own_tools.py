@@ -284,7 +284,7 @@ async def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw)
     if reading is None or offset is None or length is None or around is None:
         raise wrong_reading(arguments, "handle", {"offset": (0, 0), "length": (1, 0)})
     projection = wanted_part(reading.select, reading.lines, around)
-    kept = store.kept(owner, reading.handle)
+    kept = await store.find(owner, reading.handle)
     if projection is not None:
         from mcp_workbench.gateway.projected_results import projected_text
 

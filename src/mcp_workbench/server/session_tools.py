@@ -249,7 +249,8 @@ class ToolView:
         self._routes: dict[str, ToolIdentifier] = {}  # by bare name, once listed
         self._shared = frozenset[str]()  # with bare names: the tools that several servers have
         self._apps: AppTools | None = None
-        self.owner = object()  # of the long results that `read_result` reads
+        # Of the long results that `read_result` reads.
+        self.owner = view.gateway.results_owner(view.principal, opened)
         self.definitions = definitions.of(snapshot) if definitions else OwnDefinitions(snapshot)
 
     def refresh(self) -> None:

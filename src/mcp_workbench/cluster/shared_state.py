@@ -1,0 +1,16 @@
+"""What replicas share beside sessions and limits: set up when a replica starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_workbench.cluster.shared_results import SharedResults, share_results
+
+if TYPE_CHECKING:
+    from mcp_workbench.cluster.replica import Replica
+    from mcp_workbench.gateway.workbench import Gateway
+
+
+def share_state(gateway: Gateway, replica: Replica) -> None:
+    """Let this gateway keep in the engine what the hosts of other replicas may ask for."""
+    share_results(gateway, SharedResults(replica.engine, replica.vault, replica.me.id))
