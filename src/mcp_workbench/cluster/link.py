@@ -33,7 +33,7 @@ SLACK = 1 << 20  # bytes of a frame beyond the largest message
 PIECE = 1 << 20  # bytes after which frames of one turn are sent apart
 QUIET = 10.0  # seconds in which strangers are logged once
 
-OPEN, DATA, END, ABORT, GONE, REFUSED, ASK, ANSWER = range(8)
+OPEN, DATA, END, ABORT, GONE, REFUSED, ASK, ANSWER, MORE = range(9)
 
 _FRAME = struct.Struct(">BII")  # kind, stream, size
 _SIZE = struct.Struct(">I")
@@ -63,6 +63,7 @@ class LinkServer(Protocol):
     """What a replica does for the others."""
 
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None: ...
+    def more(self, link: AcceptedLink, stream: int, payload: bytes) -> None: ...
     def gone(self, link: AcceptedLink, stream: int) -> None: ...
     def asked(self, link: AcceptedLink, stream: int, payload: bytes) -> None: ...
     def closed(self, link: AcceptedLink) -> None: ...
@@ -373,6 +374,8 @@ class AcceptedLink(_Link):
     def _frame(self, kind: int, stream: int, payload: bytes) -> None:
         if kind == OPEN:
             self._server.opened(self, stream, payload)
+        elif kind == MORE:
+            self._server.more(self, stream, payload)
         elif kind == GONE:
             self._server.gone(self, stream)
         elif kind == ASK:

@@ -346,10 +346,10 @@ NEVER = float("inf")  # a deadline that never passes
 class PendingRequests(Generic[W]):
     """Our own requests on one connection: who waits for each response, and until when."""
 
-    __slots__ = ("_last", "waiting")
+    __slots__ = ("_before", "_last", "waiting")
 
     def __init__(self) -> None:
-        self._last = 0
+        self._last = self._before = 0
         self.waiting: dict[int, tuple[W, float]] = {}
 
     @property
@@ -359,7 +359,11 @@ class PendingRequests(Generic[W]):
     @property
     def given(self) -> int:
         """How many numbers have been used."""
-        return self._last
+        return self._last - self._before
+
+    def number_after(self, number: int) -> None:
+        """Use numbers above this one: those below are others', who use the same connection."""
+        self._last = self._before = number
 
     def reserve(self) -> int:
         """Return a new number for a request whose response nobody waits for."""
