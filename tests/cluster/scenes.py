@@ -126,7 +126,9 @@ class Cluster:
         self._environ = {k: v for k, v in os.environ.items() if not k.startswith("MCP_WORKBENCH_")}
         self._environ |= {"CLUSTER_URL": engine.url, "CLUSTER_KEY": KEY, "HOME": str(folder)}
         self._environ |= {name.upper(): token for name, token in TOKENS.items()}
-        self.replicas = [ReplicaProcess(folder, path, self._environ) for _ in range(count)]
+        # As on machines of their own: they share no state folder.
+        homes = [{"MCP_WORKBENCH_HOME": str(folder / f"state {i}")} for i in range(count)]
+        self.replicas = [ReplicaProcess(folder, path, self._environ | home) for home in homes]
         self.balancer_port = free_port()
         self._balancer: subprocess.Popen[bytes] | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcp_workbench.cluster.shared_results import SharedResults, share_results
+from mcp_workbench.cluster.shared_scripts import SharedScriptSeals
 from mcp_workbench.cluster.shared_tasks import SharedTasks
 
 if TYPE_CHECKING:
@@ -14,5 +15,6 @@ if TYPE_CHECKING:
 
 def share_state(gateway: Gateway, replica: Replica) -> None:
     """Let this gateway keep in the engine what the hosts of other replicas may ask for."""
+    gateway.script_seals = SharedScriptSeals(replica)
     gateway.tasks = SharedTasks(replica)
     share_results(gateway, SharedResults(replica.engine, replica.vault, replica.me.id))
