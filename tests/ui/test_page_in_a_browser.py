@@ -77,7 +77,9 @@ class Bench:
             self._process.communicate(timeout=30)
             self._process = None
 
-    def calls(self, count: int, *, server: str = "files", tool: str = "tool_0001") -> None:
+    def calls(
+        self, count: int, *, server: str = "files", tool: str = "tool_0001", path: str = "src/a.py"
+    ) -> None:
         """Calls of a host over HTTP, all on one connection."""
         from http.client import HTTPConnection
 
@@ -101,7 +103,7 @@ class Bench:
         send("initialize", first, 1)
         send("notifications/initialized", {}, None)
         target = {"toolbox": "dev", "server": server, "tool": tool}
-        arguments = {"tool": target, "arguments": {"path": "src/main.py"}}
+        arguments = {"tool": target, "arguments": {"path": path}}
         for number in range(count):
             send("tools/call", {"name": "use_tool", "arguments": arguments}, number + 2)
         http.close()
@@ -461,6 +463,40 @@ def test_calls_appear_as_they_end(chromium: Chromium, tmp_path: Path) -> None:
         show(page, "ui-calls", tmp_path)
 
         assert "claude-code" in page.text(".detail")
+        assert page.complaints() == []
+
+
+def test_arguments_are_shown_as_text_where_the_audit_keeps_them(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    servers = {
+        "kept": program_entry(SERVER, "many", "3", auditArguments=True),
+        "files": program_entry(SERVER, "many", "3"),
+    }
+    with bench(tmp_path, servers, audit={"file": "calls.jsonl"}) as (it, address):
+        page = chromium.page(1280, 1040)
+        page.open(address)
+        started(page, "Ready")
+        page.go("#/calls")
+        page.wait("document.body.innerText.includes('No call yet')")
+        it.calls(1, server="kept", path=MARKUP)
+        page.wait("document.querySelectorAll('.window tbody tr').length === 1")
+        page.click(".window tbody tr")
+        page.wait("document.querySelector('.arguments')")
+        text = page.text(".arguments")
+        show(page, "arguments", tmp_path)
+        it.calls(1)
+        page.wait("document.querySelectorAll('.window tbody tr').length === 2")
+        page.click(".window tbody tr")
+        page.wait("document.querySelector('.detail .keep')")
+        without = page.text(".detail")
+        show(page, "no-arguments", tmp_path)
+
+        assert json.loads(text) == {"path": MARKUP}
+        assert "the audit keeps no arguments of this server" in without
+        assert '"auditArguments": true' in without
+        assert page.evaluate("document.title") == "Calls · MCP Workbench"
+        assert page.evaluate("document.querySelectorAll('#app script, #app img').length") == 0
         assert page.complaints() == []
 
 

@@ -64,6 +64,7 @@ class RecentCall(NamedTuple):
     workbench: float  # our own time
     is_resent: bool
     parent: str  # the script that made it
+    record: int = 0  # the number of its line in the audit
 
     @property
     def seconds(self) -> float:
@@ -280,6 +281,12 @@ class CallStats:
             for at, calls, errors, size in self._timeline
         )
         return StatsSnapshot(self.calls, series, tools, timeline)
+
+    def find(self, number: int) -> RecentCall | None:
+        """The call with this number, if it is kept."""
+        known = self._recent or ()
+        behind = self.calls - number
+        return known[-1 - behind] if 0 <= behind < len(known) else None
 
     def recent(self, after: int = 0, most: int = RECENT) -> Sequence[RecentCall]:
         """The calls after this number, newest first, at most so many."""

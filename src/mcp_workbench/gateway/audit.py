@@ -96,7 +96,7 @@ class AuditLog(Interceptor):
         self.file.close()
 
     def _line(self, call: Call, outcome: CallOutcome, end: float) -> bytes:
-        self._count += 1
+        self._count = call.record = self._count + 1
         request, now = call.request, time.time()
         arguments = arguments_of(request)
         word, is_error, may_have_run, size = summary_of(call, outcome)

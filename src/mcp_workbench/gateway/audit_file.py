@@ -33,7 +33,7 @@ class AuditFile:
         self.lost = 0  # lines that could not be written
         self.trouble = ""  # why lines can't be written now
         self._most_bytes = most_bytes
-        self._files = files
+        self.files = files  # with those that were renamed
         self._fd = -1
         self._unwritten = b""  # whole lines
         self._next_look = 0.0
@@ -184,7 +184,7 @@ class AuditFile:
 
     def _shift(self) -> None:
         """Rename the file and its predecessors; the oldest is overwritten."""
-        last = self._files - 1
+        last = self.files - 1
         if not last:
             os.unlink(self.path)  # noqa: PTH108
             return

@@ -131,6 +131,11 @@ class CallMeter(Interceptor):
         self._count()
         return self._stats.recent(after, most)
 
+    def find(self, number: int) -> RecentCall | None:
+        """The call with this number, if it is kept."""
+        self._count()
+        return self._stats.find(number)
+
     @property
     def calls(self) -> int:
         """How many calls were measured: the number of the last one."""
@@ -183,6 +188,7 @@ class CallMeter(Interceptor):
                 own if waited else own + before,
                 call.is_resent,
                 call.parent,
+                call.record,
             ),
             is_configured=routed or self._gateway.snapshot.find(tool.address) is not None,
             is_tool=routed and is_tool,

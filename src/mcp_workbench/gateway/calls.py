@@ -63,6 +63,7 @@ class Call(ResponseHandler):
     answered = 0.0  # when its server's answer was there, if somebody measures
     connecting = 0.0  # seconds that it has waited for its server to be ready
     is_resent = False
+    record = 0  # the number of its line in the audit
     pinned: Connection | None = None  # the only one on which it can be sent
     task_wish: TaskWish | None = None  # its server was asked to run it as a task
     task: TaskRun | None = None  # the task that we wait for

@@ -16,12 +16,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 from pydantic_monty import (
-    CollectString,
     FunctionSnapshot,
     FutureSnapshot,
     Monty,
@@ -83,6 +83,31 @@ class PendingCall(msgspec.Struct):
         return start < self.start and self.end == end
 
 
+class Printed:
+    """What a script prints, up to a number of bytes; one that prints more is ended at once.
+
+    The interpreter's own collector counts as well, and lets the script run on until its time is over.
+    """
+
+    def __init__(self, room: int, end: Callable[[], None]) -> None:
+        self.is_too_long = False
+        self._parts: list[str] = []
+        self._room = room
+        self._end = end
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def __call__(self, _stream: str, text: str) -> None:
+        data = text.encode()
+        self._parts.append(data[: max(self._room, 0)].decode(errors="ignore"))
+        self._room -= len(data)
+        if self._room < 0 and not self.is_too_long:
+            self.is_too_long = True
+            self._end()
+
+
 class Run(threading.Thread):
     """One script."""
 
@@ -103,8 +128,8 @@ class Run(threading.Thread):
         self._state = request.state if isinstance(request, messages.ResumeScript) else None
         if self._state is not None:
             self._restore(self._state)
-        self._room = self._limits.output - len(self._before.encode())
-        self._printed = CollectString(max_bytes=max(self._room, 0))
+        room = self._limits.output - len(self._before.encode())
+        self._printed = Printed(room, self._kill)
         self._asleep: dict[int, float] = {}  # when these wake up
         self._settled: dict[int, Any] = {}  # that the script was not told so far
         self._worker = 0
@@ -125,6 +150,9 @@ class Run(threading.Thread):
         """End the script, whatever it does."""
         self._is_stopped = True
         self._inbox.put(None)
+        self._kill()
+
+    def _kill(self) -> None:
         if self._worker:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(self._worker, signal.SIGKILL)
@@ -149,8 +177,12 @@ class Run(threading.Thread):
         except (MontySyntaxError, MontyRuntimeError) as error:
             return self._failed(error)
         except MontyError as error:
+            if self._printed.is_too_long:
+                return self._ended(limit="output")
             is_late = isinstance(error, MontyCrashedError) and error.timed_out
             return self._ended(limit="execution") if is_late else self._ended(crash=str(error))
+        if self._printed.is_too_long:
+            return self._ended(limit="output")
         unawaited = self._unawaited()
         return self._ended(unawaited=unawaited) if unawaited else self._completed(value)
 
@@ -164,13 +196,13 @@ class Run(threading.Thread):
         return self._ended(value=msgspec.Raw(encoded), idle=self._idle())
 
     def _ended(self, **fields: Any) -> messages.Finished:
-        printed = self._before + self._printed.output
+        printed = self._before + self._printed.text
         return messages.Finished(self._request.id, printed=printed, **fields)
 
     def _failed(self, error: MontySyntaxError | MontyRuntimeError) -> messages.Finished:
         exception, shown = error.exception(), cut(error.display())
         kind, message = type(exception).__name__, str(exception)[:LONGEST_TEXT]
-        limit = limit_of(kind, message, max(self._room, 0))
+        limit = "output" if self._printed.is_too_long else limit_of(kind, message)
         if limit:
             return self._ended(limit=limit, message=message)
         frames = [frame for frame in error.traceback() if frame.filename in (FILE, "main.py")]
@@ -337,7 +369,7 @@ class Run(threading.Thread):
             messages.UnsentCall(id, call.tool, call.arguments, call.start, call.end)
             for id, call in self._calls.items()
         ]
-        printed = self._before + self._printed.output
+        printed = self._before + self._printed.text
         in_flight = sorted(self._in_flight)
         state = messages.EngineState(__version__, dumped, printed, self._count, unsent, in_flight)
         send(messages.SnapshotTaken(wanted.id, state))
@@ -406,12 +438,12 @@ def cut(text: str) -> str:
     return "\n".join(line[:LONGEST_LINE] for line in text.splitlines())
 
 
-def limit_of(kind: str, message: str, output: int) -> str:
+def limit_of(kind: str, message: str) -> str:
     """The limit that the interpreter itself has enforced; empty for other errors."""
     if kind == "TimeoutError" and "time limit exceeded" in message:
         return "execution"
     if kind == "MemoryError":
-        return "output" if message.endswith(f"> {output} bytes") else "memory"
+        return "memory"
     if kind == "RuntimeError" and "suspension" in message:
         return "calls"
     return ""

@@ -16,6 +16,7 @@ from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.reload import restart
 from mcp_workbench.transport.json_text import is_utf8, too_deep
 from mcp_workbench.ui import page_edits
+from mcp_workbench.ui.page_arguments import arguments_of_call
 from mcp_workbench.ui.page_calls import MOST_SHOWN, try_tool
 from mcp_workbench.ui.page_events import PageEvents, PageStream
 from mcp_workbench.ui.page_hosts import connections
@@ -84,6 +85,7 @@ class PageApi:
             "tool": self._tool,
             "locks": self._locks,
             "calls": self._calls,
+            "arguments": self._arguments,
             "numbers": self._numbers,
             "hosts": self._hosts,
         }
@@ -179,6 +181,10 @@ class PageApi:
         recent = meter.recent(_number(query, "after"), _number(query, "most", BATCH, MOST_RECENT))
         return call_rows(recent, meter.calls)
 
+    async def _arguments(self, query: Query) -> Any:
+        gateway, number = self.documents.gateway, _number(query, "number")
+        return await arguments_of_call(gateway, number, _seconds(query, "ended"))
+
     async def _numbers(self, query: Query) -> Any:
         servers = await self.documents.tools.read()
         return numbers(self.documents.gateway.meter.snapshot(), servers.values())
@@ -266,6 +272,13 @@ def _address(query: Query) -> ServerAddress:
 def _number(query: Query, name: str, usual: int = 0, most: int = 1 << 50) -> int:
     text = query.get(name, "")
     return min(int(text), most) if text.isdecimal() and len(text) < 16 else usual
+
+
+def _seconds(query: Query, name: str) -> float:
+    try:
+        return float(query.get(name, ""))
+    except ValueError:
+        return 0.0
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:

@@ -1,6 +1,6 @@
 // Calls: live, filtered, with the time of each split into its parts. Only the rows in sight are in the document.
 import {html, useState, useEffect, useRef} from "./vendor/view.js";
-import {api, bytes, clock, Card, Empty, follow, Icon, ms, number, plural, Problem, to} from "./app.js";
+import {api, bytes, clock, Copy, Empty, follow, Icon, ms, number, plural, Problem, to} from "./app.js";
 
 const MOST = 10000;
 const ROW = 38;
@@ -40,7 +40,7 @@ export default function Calls() {
     && (!text || `${one.toolbox}/${one.server}/${one.tool} ${one.host} ${one.outcome}`.toLowerCase().includes(text));
   const rows = (calls ?? []).filter(fits);
   return html`
-    <div class="title"><h1>Calls</h1><p class="sub"><span>the last ${number(MOST)}, measured while a page is open and ten minutes after</span><span>arguments are only in the <code>mcp-workbench audit</code> record, where that keeps them</span></p></div>
+    <div class="title"><h1>Calls</h1><p class="sub"><span>the last ${number(MOST)}, measured while a page is open and ten minutes after</span><span>press one to see its parts, and its arguments where the audit keeps them</span></p></div>
     <div class="tools">
       <label class="search"><${Icon} name="search" /><input type="search" value=${words} onInput=${event => filter(event.target.value)} placeholder="Tool, server, host or outcome (press /)" aria-label="Filter calls" /></label>
       <label>Show <select value=${kind} onChange=${event => only(event.target.value)}><option value="all">all</option><option value="errors">errors</option><option value="slow">slower than 1 s</option></select></label>
@@ -58,7 +58,7 @@ function named({rows, fields, offset}) {
   return rows.map(row => {
     const [queue, start, upstream, us] = ["queue", "start", "at_server", "workbench"].map(name => milliseconds(row, name));
     return {
-      number: row[at.number], time: row[at.ended] + offset, host: row[at.host], door: row[at.door], toolbox: row[at.toolbox], server: row[at.server],
+      number: row[at.number], ended: row[at.ended], time: row[at.ended] + offset, host: row[at.host], door: row[at.door], toolbox: row[at.toolbox], server: row[at.server],
       tool: row[at.tool], outcome: row[at.outcome], isError: row[at.is_error], sent: row[at.arguments_bytes], received: row[at.result_bytes],
       isResent: row[at.is_resent], queue, start, upstream, us, total: queue + start + upstream + us,
     };
@@ -119,7 +119,17 @@ function Detail({it, close}) {
       <dt>Ended</dt><dd>${clock(it.time)}</dd>
       <dt>From</dt><dd>${it.host || "a host without a name"} (${it.door})</dd>
       <dt>Size</dt><dd>${bytes(it.sent)} sent, ${bytes(it.received)} received</dd>
+      <dt>Arguments</dt><dd><${Arguments} key=${it.number} number=${it.number} ended=${it.ended} /></dd>
     </dl>
     <p><a href=${to("try", it.toolbox, it.server, it.tool)}>Try this tool</a> · <a href=${to("server", it.toolbox, it.server)}>Its server</a></p>
   </section>`;
+}
+
+// Read from the audit when a call is opened; nothing of it is kept here. The text may be anything.
+function Arguments({number, ended}) {
+  const [it, set] = useState(null);
+  useEffect(() => { api("arguments", {number, ended}).then(set, error => set({reason: error.message})); }, []);
+  if (it === null) return html`<span class="faint">Reading the audit …</span>`;
+  if (it.text !== undefined) return html`<pre class="arguments" tabindex="0" dir="ltr">${it.text}</pre>${it.isCut && html`<span class="faint">cut to what fits into a line of the audit</span>`}`;
+  return html`<span class="faint">${it.reason}</span>${it.key && html`<p class="keep">To keep them: <${Copy} text=${it.key} label=${`in ${it.place}`} /></p>`}`;
 }
