@@ -194,6 +194,20 @@ backend replicas
 {servers}
 """
 
+    def command(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run one of our commands with the configuration of the replicas."""
+        config = str(self.folder / "workbench-config.json")
+        return subprocess.run(
+            [sys.executable, "-m", "mcp_workbench", *words, "--config", config],
+            env=self._environ | environ,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START,
+            check=False,
+        )
+
     def alone(self, folder: Path) -> ReplicaProcess:
         """The same configuration without a cluster."""
         config = configuration()

@@ -105,7 +105,10 @@ def check_tasks(running: Cluster) -> None:
 def test_a_list_of_tasks_has_those_of_killed_replicas(tmp_path: Path) -> None:
     far = far_end(tmp_path / "far end")
     remote = {"url": f"http://127.0.0.1:{far.port}/mcp/dev", "era": "legacy"}
-    more = {"toolboxes": {"dev": {"mcpServers": {"far": remote}}}, "toolMode": "dynamic"}
+    more: dict[str, Any] = {
+        "toolboxes": {"dev": {"mcpServers": {"far": remote}}},
+        "toolMode": "dynamic",
+    }
     far.start()
     try:
         far.ready()
