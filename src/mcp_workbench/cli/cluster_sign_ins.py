@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,7 +36,9 @@ async def share_sign_in(snapshot: Snapshot, name: str, credential: Credential) -
             engine = Engine(config.engine, config.name)
             scope.start(engine.run(), "engine")
             await engine.ready(PATIENCE)
-            SharedCredentials(engine, ValueSeal(config.key)).publish(name, credential)
+            shared = SharedCredentials(engine, ValueSeal(config.key))
+            await shared.newer(name, None)  # which it replaces
+            shared.publish(name, credential)
             await engine.ask("PING")  # it has arrived
     except (ConfigError, WorkbenchError) as error:
         say(f"Replicas do not know of it, because their engine can't be used: {error}", err=True)
@@ -50,6 +51,5 @@ def signed_out(credential: Credential) -> Credential:
         access_token="",
         refresh_token="",
         expires_at=0.0,
-        signed_in_at=time.time(),
         ended=SIGNED_OUT,
     )

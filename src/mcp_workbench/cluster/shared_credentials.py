@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import logging
 import os
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -41,13 +40,13 @@ _TAKE = Script("return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2]) 
 
 
 class SharedCredential(msgspec.Struct, frozen=True, array_like=True):
-    """A credential, and when it was written."""
+    """A credential, and how often it was replaced."""
 
-    at: float  # later than what it replaces; not compared with a clock
+    version: int
     credential: Credential
 
     def __repr__(self) -> str:
-        return f"SharedCredential({self.at})"
+        return f"SharedCredential({self.version})"
 
 
 class SharedCredentials:
@@ -67,12 +66,12 @@ class SharedCredentials:
 
     def publish(self, name: str, credential: Credential) -> None:
         before = self._known.get(name)
-        at = max(time.time(), 0.0 if before is None else before.at + 0.001)
-        self._send(name, SharedCredential(at, credential))
+        version = 1 if before is None else before.version + 1
+        self._send(name, SharedCredential(version, credential))
 
     def offer(self, name: str, credential: Credential) -> None:
         if name not in self._known and credential.usable:
-            self._send(name, SharedCredential(credential.signed_in_at, credential), "NX")
+            self._send(name, SharedCredential(0, credential), "NX")
 
     def _send(self, name: str, shared: SharedCredential, *condition: str) -> None:
         self._known[name] = shared
@@ -81,8 +80,7 @@ class SharedCredentials:
         try:
             future = self._engine.send("SET", key, sealed, "EX", LIFETIME, *condition)
         except EngineAway:
-            if not condition and len(self._unsent) < MOST_UNSENT:
-                self._unsent[name] = shared
+            self._not_sent(name, shared, condition)
             return
         future.add_done_callback(lambda future: self._sent(future, name, shared, condition))
 
@@ -96,10 +94,19 @@ class SharedCredentials:
         if future.cancelled():
             return
         error = future.exception()
-        if isinstance(error, EngineAway) and not condition and self._known.get(name) is shared:
-            self._unsent[name] = shared
+        if isinstance(error, EngineAway):
+            self._not_sent(name, shared, condition)
         elif error is not None:
             log.warning("a sign-in can't be shared with other replicas: %s", str(error)[:200])
+
+    def _not_sent(self, name: str, shared: SharedCredential, condition: tuple[str, ...]) -> None:
+        """Send it when the engine is back, or offer it again."""
+        if self._known.get(name) is not shared:
+            return
+        if condition:
+            del self._known[name]
+        elif len(self._unsent) < MOST_UNSENT:
+            self._unsent[name] = shared
 
     def _changed(self, now_ready: bool) -> None:  # noqa: FBT001 - a callback's one argument
         if now_ready:
@@ -122,9 +129,10 @@ class SharedCredentials:
             and local.signed_in_at > found.credential.signed_in_at
         )
         if is_signed_in_here and local is not None:  # by a command, at this machine
+            self._known[name] = found
             self.publish(name, local)
             return None
-        if known is not None and known.at > found.at and local == known.credential:
+        if known is not None and known.version > found.version and local == known.credential:
             self._send(name, known)  # what was written here has not arrived
             return None
         self._known[name] = found
