@@ -2,7 +2,7 @@
 
 Several processes use one credential: windows of hosts, the shared workbench, the command line. Whoever
 holds the lock may refresh it; the others read what it wrote. A refresh token is used once only, so
-nothing is refreshed without the lock. With replicas (`SharedCredentials`) the lock and the credential are those of all of
+nothing is refreshed without the lock. With replicas (`CredentialSharing`) the lock and the credential are those of all of
 them: the file is what this replica knows, and is brought up to date under the lock.
 """
 
@@ -93,7 +93,7 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
         return machine or bool(self.refresh_token)
 
 
-class SharedCredentials(Protocol):
+class CredentialSharing(Protocol):
     """The credentials of all replicas, by the names of their files."""
 
     async def newer(self, name: str, local: Credential | None) -> Credential | None:
@@ -150,7 +150,7 @@ class CredentialStore:
         url: str,
         account: str = "",
         principal: str = "",
-        shared: SharedCredentials | None = None,
+        shared: CredentialSharing | None = None,
     ) -> None:
         self._home = home
         self._shared = shared
