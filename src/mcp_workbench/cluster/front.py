@@ -511,7 +511,15 @@ class ClusterFront(HttpFront):
     @property
     def busy(self) -> bool:
         lingers = self.is_draining and asyncio.get_running_loop().time() < self._linger_until
-        own = self._handing_over or lingers or self._replica.sessions.is_busy or self._routing
+        placed = self._replica.placed
+        is_moving = placed is not None and placed.is_busy
+        own = (
+            self._handing_over
+            or is_moving
+            or lingers
+            or self._replica.sessions.is_busy
+            or self._routing
+        )
         return bool(own or self._forwarded) or super().busy
 
     def stop(self) -> None:
@@ -520,6 +528,8 @@ class ClusterFront(HttpFront):
         self._linger_until = asyncio.get_running_loop().time() + LINGER
         self._handing_over = True
         self._scope.start(self._hand_over(), "hand-over")
+        if self._replica.placed is not None:
+            self._scope.start(self._replica.placed.hand_over(), "hand-over of servers")
 
     async def _hand_over(self) -> None:
         try:

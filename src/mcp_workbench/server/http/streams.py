@@ -96,7 +96,7 @@ class EventStream:
         retry = 0 if self._said_retry else RETRY
         self._said_retry = True
         self._seen = max(self._seen, count)
-        self.response.send(event(frame[:-1], self._id(count), retry))
+        self.response.send(event(frame, self._id(count), retry))
 
     def _id(self, count: int) -> bytes:
         return b"%d-%d" % (self.number, count)
