@@ -1,7 +1,8 @@
-"""Sign-ins at servers behind URLs, for all replicas: one signs in or refreshes, and the others take what it got.
+"""Sign-ins at servers behind URLs, for all replicas.
 
-A credential lies in the engine, encrypted. Whoever wants to refresh it holds a lease there; so a refresh token is used once. While
-the engine is away nothing is refreshed: tokens are good until they expire. Nothing of a credential is in a message of ours.
+One replica signs in or refreshes, and the others take what it got. A credential lies in the engine, encrypted. Whoever
+wants to refresh it holds a lease there; so a refresh token is used once. While the engine is away nothing is refreshed:
+tokens are good until they expire. Nothing of a credential is in a message of ours.
 """
 
 from __future__ import annotations
