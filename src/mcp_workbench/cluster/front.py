@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from copy import copy
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -162,12 +161,12 @@ class ClusterFront(HttpFront):
         elif not id or len(id) > LONGEST_SESSION_ID:
             self._sessions.handle(request, response)  # `initialize`, or an error
         elif id in self._routing:  # behind those that came before
-            work = self._route(copy(request), response, id, 0)
+            work = self._route(request.kept(), response, id, 0)
             self._scope.start(work, "request for another replica")
         elif (session := self._sessions.get(id)) is not None and self._members.holds():
             self._handle_own(request, response, session)
         elif not self._forward_at_once(request, response, id):
-            work = self._route(copy(request), response, id, 0)
+            work = self._route(request.kept(), response, id, 0)
             self._scope.start(work, "request for another replica")
 
     def _forward_at_once(self, request: HttpRequest, response: ResponseWriter, id: str) -> bool:
@@ -178,12 +177,12 @@ class ClusterFront(HttpFront):
         member = self._members.others.get(owner)
         if member is None or member.is_draining:
             return False
-        return self._forward(copy(request), response, owner, 1)
+        return self._forward(request.kept(), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
         holder = self._holder(request.body)
         if holder and holder != self._me and holder in self._members.others:
-            work = self._forward_modern(copy(request), response, holder)
+            work = self._forward_modern(request.kept(), response, holder)
             self._scope.start(work, "answer for another replica")
         elif self.is_draining and holder != self._me:
             self._forward_to_successor(request, response)
@@ -208,7 +207,7 @@ class ClusterFront(HttpFront):
             self._exchanges.handle(request, response)  # which says that the call is gone
 
     def _forward_to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
-        work = self._to_successor(copy(request), response)
+        work = self._to_successor(request.kept(), response)
         self._scope.start(work, "request for another replica")
 
     async def _to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
