@@ -1,9 +1,9 @@
 """What the web page costs: its API with many tools, and calls while a page is open beside calls without one.
 
-    python bench/page.py [TOOLS [SECONDS]]
+    python bench/page.py [TOOLS [SECONDS [RUNS]]]
 
 Two workbenches with the same server run side by side, one with an open page and one without; their calls alternate, so
-that both see the same machine. Times are medians; the ratio is what counts.
+that both see the same machine. Times are medians; the ratio is what counts. The share of a core is that of several runs.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SERVER = ROOT / "tests/ui/page_server.py"
 BLOCK = 400  # calls of one block
 ROUNDS = 20  # blocks of each
 RATE = 1000  # calls per second, for the share of a core
+TURN = 0.5  # seconds
 PATHS = (
     "home",
     "tools?toolbox=dev",
@@ -168,36 +169,40 @@ def call_times(plain: Bench, paged: Bench) -> None:
     print(f"   ratio {with_page / without:.3f}")
 
 
-def cpu_of_calls(bench: Bench, seconds: float) -> tuple[float, int]:
-    """The CPU seconds of the workbench at about RATE calls per second, and how many calls there were."""
-    before, since = bench.cpu(), time.perf_counter()
-    done = 0
+def calls_for(bench: Bench, seconds: float) -> int:
+    """Make about RATE calls per second; returns how many there were."""
+    since, done = time.perf_counter(), 0
     while (spent := time.perf_counter() - since) < seconds:
         if done < spent * RATE:
             bench.call()
             done += 1
         else:
             time.sleep(0.0005)
-    return bench.cpu() - before, done
+    return done
 
 
-def core_share(plain: Bench, paged: Bench, seconds: float) -> None:
-    """What an open page adds in CPU time, for as many calls as there were."""
-    spent: dict[str, list[float]] = {"without": [0.0, 0.0], "with": [0.0, 0.0]}
-    rounds = max(round(seconds), 1)
-    for _ in range(rounds):
-        for name, bench in (("without", plain), ("with", paged)):
-            cpu, calls = cpu_of_calls(bench, 1.0)
-            spent[name][0] += cpu
-            spent[name][1] += calls
-    each = spent["without"][0] / spent["without"][1]
-    more = (spent["with"][0] - spent["with"][1] * each) / rounds
-    rate = spent["with"][1] / rounds
-    print(f"an open page adds {more * 100:.2f} % of a core at {rate:.0f} calls per second", end=" ")
-    print(f"(a call costs {each * 1e6:.0f} µs of CPU without it)")
+def core_share(plain: Bench, paged: Bench, seconds: float) -> float:
+    """What an open page adds in CPU time at RATE calls per second, in percent of a core.
+
+    They are called in short turns, because a busy machine changes. What is done for the page after a turn
+    counts, too: all that a process has run since the beginning does.
+    """
+    benches = (plain, paged)
+    before = [bench.cpu() for bench in benches]
+    calls = [0, 0]
+    for turn in range(max(round(seconds / TURN), 1)):
+        for number in (0, 1) if turn % 2 else (1, 0):
+            calls[number] += calls_for(benches[number], TURN)
+    time.sleep(1.0)
+    each = [(benches[n].cpu() - before[n]) / calls[n] for n in (0, 1)]
+    more = (each[1] - each[0]) * RATE * 100
+    print(f"an open page adds {more:.2f} % of a core at {RATE} calls per second", end=" ")
+    print(f"(a call costs {each[0] * 1e6:.0f} µs of CPU without it)")
+    return more
 
 
-def main(tools: int = 2000, seconds: float = 10.0) -> None:
+def measured(tools: int, seconds: float, *, whole: bool) -> float:
+    """One run, with processes of its own: where their memory lies matters, and differs."""
     with workbenches(tools) as (plain, paged):
         for bench in (plain, paged):
             for _ in range(200):
@@ -205,12 +210,16 @@ def main(tools: int = 2000, seconds: float = 10.0) -> None:
         page = Page(paged)
         page.follow("home,calls")
         page.get("home")
-        api_times(page)
-        call_times(plain, paged)
-        core_share(plain, paged, seconds)
-        print(f"the page received {page.received / 1e6:.1f} MB")
+        if whole:
+            api_times(page)
+            call_times(plain, paged)
+        return core_share(plain, paged, seconds)
+
+
+def main(tools: int = 2000, seconds: int = 10, runs: int = 5) -> None:
+    shares = [measured(tools, seconds, whole=not run) for run in range(runs)]
+    print(f"median of {runs} runs: {statistics.median(shares):.2f} % of a core")
 
 
 if __name__ == "__main__":
-    numbers = [float(word) for word in sys.argv[1:3]]
-    main(int(numbers[0]) if numbers else 2000, numbers[1] if numbers[1:] else 10.0)
+    main(*map(int, sys.argv[1:4]))

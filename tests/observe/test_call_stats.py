@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ def call(number: int = 1, ended: float = 1.0, **more: object) -> RecentCall:
         number, ended, "host", "local", "stdio", "box", "a", "echo", "ok", False,
         10, 400, 0.0, 0.0, 0.002, 0.0001, False, "",
     )  # fmt: skip
-    return plain._replace(**more)  # pyright: ignore[reportArgumentType]
+    return msgspec.structs.replace(plain, **more)
 
 
 def add(stats: CallStats, call: RecentCall, *, configured: bool = True, tool: bool = True) -> None:

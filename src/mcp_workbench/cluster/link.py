@@ -200,6 +200,8 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self.is_closed:  # in the same turn in which it was accepted
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._data += data
@@ -342,6 +344,7 @@ class AcceptedLink(_Link):
         self._own_id = own_id.encode()
         self._server = server
         self._transcript = b""
+        self.on_named: Callable[[], None] = lambda: None  # it knows our id
         self.on_known: Callable[[], None] = lambda: None
 
     def _read_handshake(self) -> None:
@@ -355,6 +358,7 @@ class AcceptedLink(_Link):
             if not hello.startswith(MAGIC) or named != self._own_id:
                 raise LinkBroken("no replica, or one that looks for another one")
             self._transcript = hello + os.urandom(RANDOM)
+            self.on_named()
             if self._transport is not None:
                 mac = self._mac(b"acceptor", self._transcript)
                 self._transport.write(self._transcript[_HELLO:] + mac)

@@ -23,6 +23,7 @@ from mcp_workbench.cluster.ownership import LEASE
 from mcp_workbench.cluster.placed_links import ATTACH
 from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.session_store import SessionStore
+from mcp_workbench.cluster.shared_streams import SharedStreams
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.server.suspended_calls import RequestStates
@@ -68,6 +69,7 @@ class Replica:
         self.engine = Engine(config.engine, config.name)
         self.vault = vault = ValueSeal(config.key)
         self.store = SessionStore(self.engine, vault)
+        self.streams = SharedStreams(self.engine, vault)
         self.links = Links(config.key, most, id, scope)
         self.members = Members(self.engine, vault, self.me, self._ask_promise, scope)
         self.sessions = OwnedSessions(self)
@@ -228,15 +230,29 @@ class _Listener:
         self._id = id
         self._links: set[AcceptedLink] = set()
         self._strangers: dict[AcceptedLink, None] = {}
+        self._named: dict[AcceptedLink, None] = {}  # know our id, and have not proved the key
 
     def accept(self) -> AcceptedLink:
         link = AcceptedLink(self._config.key, self._most, self._id, self)
         self._links.add(link)
-        self._strangers[link] = None
-        link.on_known = lambda: self._strangers.pop(link, None) and None
-        if len(self._strangers) > STRANGERS:
-            next(iter(self._strangers)).abort()
+        link.on_named = lambda: self._was_named(link)
+        link.on_known = lambda: self._forget(link)
+        self._add(self._strangers, link)
         return link
+
+    def _was_named(self, link: AcceptedLink) -> None:
+        """It is hardly a stranger: no number of those takes its place."""
+        self._forget(link)
+        self._add(self._named, link)
+
+    def _add(self, links: dict[AcceptedLink, None], link: AcceptedLink) -> None:
+        links[link] = None
+        if len(links) > STRANGERS:
+            next(iter(links)).abort()
+
+    def _forget(self, link: AcceptedLink) -> None:
+        self._strangers.pop(link, None)
+        self._named.pop(link, None)
 
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
         if self.replica is not None:
@@ -256,7 +272,7 @@ class _Listener:
 
     def closed(self, link: AcceptedLink) -> None:
         self._links.discard(link)
-        self._strangers.pop(link, None)
+        self._forget(link)
         if self.replica is not None:
             self.replica.closed(link)
 

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -43,8 +42,8 @@ OTHER = "(other)"  # not in the configuration, or one too many
 BYTES_PER_TOKEN = 4  # of a result: an estimate that needs no look at the text
 
 
-class RecentCall(NamedTuple):
-    """One call that has ended. Times are in seconds."""
+class RecentCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One call that has ended. Times are in seconds. Encoded as a list: thousands of them are shown."""
 
     number: int  # counts up
     ended: float  # by the clock that was given to `add`
@@ -176,6 +175,26 @@ class _Series:
         self.buckets = [[0] * (len(BOUNDS) + 1) for _ in (*PHASES, "total")]
         self.sums = [0.0] * (len(PHASES) + 1)
 
+    def add_times(self, queue: float, start: float, server: float, own: float) -> float:
+        """Count the parts of a call's time; returns their sum."""
+        buckets, sums = self.buckets, self.sums
+        if queue or start:
+            sums[0] += queue
+            sums[1] += start
+            buckets[0][bisect_left(BOUNDS, queue)] += 1
+            buckets[1][bisect_left(BOUNDS, start)] += 1
+        else:  # most calls wait for nothing
+            buckets[0][0] += 1
+            buckets[1][0] += 1
+        total = queue + start + server + own
+        sums[2] += server
+        sums[3] += own
+        sums[4] += total
+        buckets[2][bisect_left(BOUNDS, server)] += 1
+        buckets[3][bisect_left(BOUNDS, own)] += 1
+        buckets[4][bisect_left(BOUNDS, total)] += 1
+        return total
+
     def histogram(self, number: int) -> Histogram:
         return Histogram(tuple(self.buckets[number]), self.sums[number])
 
@@ -189,6 +208,9 @@ class CallStats:
         self._tools: dict[tuple[str, str, str], list[float]] = {}
         self._timeline: deque[list[float]] = deque(maxlen=SLOTS)
         self._slot_end = 0.0
+        self._point: list[float] = []  # the last of the timeline
+        # By toolbox, server, tool and outcome: what counts up with such a call.
+        self._known: dict[tuple[str, str, str, str], tuple[_Series, list[float]]] = {}
         self._recent: deque[RecentCall] | None = None
 
     def keep_recent(self, *, keep: bool, most: int = RECENT) -> None:
@@ -205,29 +227,45 @@ class CallStats:
         whatever a host wrote.
         """
         self.calls += 1
-        series = self._find(call, is_configured=is_configured)
+        series, tool = self._counters(call, is_configured=is_configured, is_tool=is_tool)
+        received = call.result_bytes
         series.calls += 1
         series.sent += call.arguments_bytes
-        series.received += call.result_bytes
-        buckets, sums = series.buckets, series.sums
-        total = 0.0
-        for number, seconds in enumerate(call[12:16]):
-            total += seconds
-            sums[number] += seconds
-            buckets[number][bisect_left(BOUNDS, seconds)] += 1
-        sums[4] += total
-        buckets[4][bisect_left(BOUNDS, total)] += 1
-        if is_tool:
-            self._add_tool(call, total)
-        if call.ended >= self._slot_end:
-            self._slot_end = call.ended // SLOT * SLOT + SLOT
-            self._timeline.append([self._slot_end - SLOT, 0, 0, 0])
-        point = self._timeline[-1]
+        series.received += received
+        total = series.add_times(call.queue, call.start, call.at_server, call.workbench)
+        ended = call.ended
+        if ended >= self._slot_end:
+            self._slot_end = ended // SLOT * SLOT + SLOT
+            self._point = [self._slot_end - SLOT, 0, 0, 0]
+            self._timeline.append(self._point)
+        point = self._point
         point[1] += 1
-        point[2] += call.is_error
-        point[3] += call.result_bytes
+        point[3] += received
+        if tool is not None:
+            tool[0] += 1
+            tool[2] += received
+            tool[3] += total
+        if call.is_error:
+            point[2] += 1
+            if tool is not None:
+                tool[1] += 1
         if self._recent is not None:
             self._recent.append(call)
+
+    def _counters(
+        self, call: RecentCall, *, is_configured: bool, is_tool: bool
+    ) -> tuple[_Series, list[float] | None]:
+        """What counts up with this call: its series, and the numbers of its tool if that exists."""
+        if not is_tool:
+            return self._find(call, is_configured=is_configured), None
+        key = (call.toolbox, call.server, call.tool, call.outcome)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MOST_TOOLS:
+                self._known.clear()
+            series = self._find(call, is_configured=is_configured)
+            known = self._known[key] = series, self._find_tool(call)
+        return known
 
     def _find(self, call: RecentCall, *, is_configured: bool) -> _Series:
         if not is_configured:
@@ -243,17 +281,14 @@ class CallStats:
                 series = self._series[key] = _Series(is_error=call.is_error)
         return series
 
-    def _add_tool(self, call: RecentCall, seconds: float) -> None:
+    def _find_tool(self, call: RecentCall) -> list[float]:
         key = (call.toolbox, call.server, call.tool)
         figures = self._tools.get(key)
         if figures is None:
             if len(self._tools) >= MOST_TOOLS:
                 key = (OTHER, OTHER, OTHER)
             figures = self._tools.setdefault(key, [0, 0, 0, 0.0])
-        figures[0] += 1
-        figures[1] += call.is_error
-        figures[2] += call.result_bytes
-        figures[3] += seconds
+        return figures
 
     # For those who look
 

@@ -13,17 +13,25 @@ from typing import TYPE_CHECKING
 
 from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.call_stats import CallStats, RecentCall, StatsSnapshot
-from mcp_workbench.gateway.call_summary import LOCAL, LONGEST_NAME, arguments_of, summary_of
-from mcp_workbench.gateway.interceptors import CallOutcome, Completed, Interceptor
+from mcp_workbench.gateway.call_summary import LOCAL, LONGEST_NAME, summary_of
+from mcp_workbench.gateway.interceptors import CallOutcome, Interceptor, Relayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from mcp_workbench.core.call_request import CallRequest
+    from mcp_workbench.core.spec import ToolIdentifier
     from mcp_workbench.gateway.calls import Call
+    from mcp_workbench.gateway.routes import Route
+    from mcp_workbench.gateway.views import View
     from mcp_workbench.gateway.workbench import Gateway
 
-BATCH = 64  # calls
-LONGEST_KEPT = 64 << 10  # bytes of a result; calls with longer ones are counted at once
+BATCH = 256  # calls
+
+_Target = tuple["Route | None", "ToolIdentifier", str, "View", tuple[str, str], str]
+_Names = tuple[str, str, str, str, str, str, bool, bool]
+_Ended = tuple[_Target, str, bool, int, int, bool, "_Times", bool, str, int]
+_Times = tuple[float, float, float, float, float]  # started, connecting, sent, answered, ended
 
 
 class AnswerClock(Interceptor):
@@ -51,7 +59,8 @@ class CallMeter(Interceptor):
     """Counts and times each call, after its answer was sent: that delays no answer.
 
     Calls are counted in batches, and before anybody is shown a figure: a call by itself would find the code
-    that counts it out of the processor's caches, which takes three times as long.
+    that counts it out of the processor's caches, which takes three times as long. Until then numbers are kept,
+    and not the call: its memory is that of the next one.
     """
 
     observes_only = True
@@ -59,7 +68,7 @@ class CallMeter(Interceptor):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._stats = CallStats()
-        self._ended: list[tuple[Call, CallOutcome, float]] = []  # and not counted yet
+        self._ended: list[_Ended] = []  # and not counted yet
         self._looks = 0
         self._watches = 0  # looks that want single calls
         self._stop: Callable[[], None] = _nothing
@@ -145,54 +154,114 @@ class CallMeter(Interceptor):
     # Measuring
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
-        self._ended.append((call, outcome, monotonic()))
-        is_long = type(outcome) is Completed and len(outcome.result) > LONGEST_KEPT
-        if is_long or len(self._ended) >= BATCH:
+        end = monotonic()
+        word, is_error, size = "ok", False, 0
+        if type(outcome) is Relayed:
+            size = len(outcome.result)
+        else:
+            word, is_error, _, size = summary_of(call, outcome)
+        request, ended = call.request, self._ended
+        ended.append(
+            (
+                (call.route, request.tool, request.method, call.view, call.host, call.door),
+                word,
+                is_error,
+                _arguments_size(request),
+                size,
+                bool(call.passed),
+                (call.started, call.connecting, call.sent, call.answered, end),
+                call.is_resent,
+                call.parent,
+                call.record,
+            )
+        )
+        if len(ended) >= BATCH:
             self._count()
         return outcome
 
     def _count(self) -> None:
         ended, self._ended = self._ended, []
-        for call, outcome, end in ended:
-            self._add(call, outcome, end)
+        known: dict[_Target, _Names] = {}
+        add, number = self._stats.add, self._stats.calls
+        for (
+            target,
+            word,
+            is_error,
+            sent,
+            size,
+            has_waited,
+            times,
+            is_resent,
+            parent,
+            record,
+        ) in ended:
+            names = known.get(target)
+            if names is None:
+                names = known[target] = self._names(target)
+            host, principal, door, toolbox, server, tool, is_configured, is_tool = names
+            queue, start, at_server, own = _parts(times, has_waited=has_waited)
+            number += 1
+            add(
+                RecentCall(
+                    number,
+                    times[4],
+                    host,
+                    principal,
+                    door,
+                    toolbox,
+                    server,
+                    tool,
+                    word,
+                    is_error,
+                    sent,
+                    size,
+                    queue,
+                    start,
+                    at_server,
+                    own,
+                    is_resent,
+                    parent,
+                    record,
+                ),
+                is_configured=is_configured,
+                is_tool=is_tool,
+            )
 
-    def _add(self, call: Call, outcome: CallOutcome, end: float) -> None:
-        request, connecting = call.request, call.connecting
-        tool, sent = request.tool, call.sent
-        word, is_error, _, size = summary_of(call, outcome)
-        before = (sent or end) - call.started - connecting
-        waited = connecting > 0 or bool(call.passed)  # otherwise it went straight to its server
-        answered = call.answered if call.answered >= sent else end
-        at_server = answered - sent if sent else 0.0
-        own = end - answered if sent else 0.0
-        host = call.host[0]
-        is_tool = request.method == TOOLS_CALL
-        routed = call.route is not None
-        self._stats.add(
-            RecentCall(
-                self._stats.calls + 1,
-                end,
-                _cut(host),
-                _cut(call.view.principal) or LOCAL,
-                call.door,
-                _cut(tool.toolbox),
-                _cut(tool.server),
-                _cut(tool.tool if is_tool else request.method),
-                word,
-                is_error,
-                len(arguments_of(request)),
-                size,
-                before if waited else 0.0,
-                connecting,
-                at_server,
-                own if waited else own + before,
-                call.is_resent,
-                call.parent,
-                call.record,
-            ),
-            is_configured=routed or self._gateway.snapshot.find(tool.address) is not None,
-            is_tool=routed and is_tool,
+    def _names(self, target: _Target) -> _Names:
+        """What is shown of where calls came from and went to."""
+        route, tool, method, view, host, door = target
+        is_tool = method == TOOLS_CALL
+        return (
+            _cut(host[0]),
+            _cut(view.principal) or LOCAL,
+            door,
+            _cut(tool.toolbox),
+            _cut(tool.server),
+            _cut(tool.tool if is_tool else method),
+            route is not None or self._gateway.snapshot.find(tool.address) is not None,
+            route is not None and is_tool,
         )
+
+
+def _parts(times: _Times, *, has_waited: bool) -> tuple[float, float, float, float]:
+    """Seconds in the queue, until its server was ready, at the server, and with us."""
+    started, connecting, sent, answered, end = times
+    if not sent:
+        before = end - started - connecting
+        waited = connecting > 0 or has_waited
+        return (before, connecting, 0.0, 0.0) if waited else (0.0, connecting, 0.0, before)
+    if answered < sent:
+        answered = end
+    before, own = sent - started - connecting, end - answered
+    if connecting > 0 or has_waited:
+        return before, connecting, answered - sent, own
+    return 0.0, 0.0, answered - sent, own + before  # it went straight to its server
+
+
+def _arguments_size(request: CallRequest) -> int:
+    if request.method == TOOLS_CALL:
+        return len(request.params.get("arguments", b""))
+    return len(request.body)
 
 
 def _cut(name: str) -> str:

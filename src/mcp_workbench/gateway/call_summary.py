@@ -8,7 +8,13 @@ import msgspec
 
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.gateway.arguments import has_failed, may_be_error
-from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed, Failed
+from mcp_workbench.gateway.interceptors import (
+    CallOutcome,
+    Cancelled,
+    Completed,
+    Failed,
+    Relayed,
+)
 from mcp_workbench.protocol.translation import asks_for_input
 
 if TYPE_CHECKING:
@@ -33,6 +39,8 @@ class CallSummary(NamedTuple):
 
 
 def summary_of(call: Call, outcome: CallOutcome) -> CallSummary:
+    if type(outcome) is Relayed:
+        return CallSummary("ok", False, True, len(outcome.result))  # noqa: FBT003
     if isinstance(outcome, Completed):
         word = _completed(outcome.result, modern=call.request.modern_host)
         return CallSummary(word, word == "tool_error", True, len(outcome.result))  # noqa: FBT003

@@ -26,6 +26,10 @@ class Completed(msgspec.Struct, frozen=True):
     result: msgspec.Raw | bytes
 
 
+class Relayed(Completed, frozen=True, gc=False):
+    """A result that was delivered as it is, of a tool that has not failed: nobody need look at it again."""
+
+
 class Rejected(msgspec.Struct, frozen=True):
     """A JSON-RPC error: the server's own, perhaps with a hint, or ours for an invalid request."""
 

@@ -23,6 +23,7 @@ from mcp_workbench.gateway.interceptors import (
     Completed,
     Failed,
     Rejected,
+    Relayed,
     observe,
 )
 from mcp_workbench.protocol.elicitation import progress_of, takes_forms
@@ -113,11 +114,13 @@ class HostCall(Call):
         result = answer.result
         if self.plain and result and not may_be_error(result):
             route = self.route
-            if route is not None and route.recorders:
-                observe(route.recorders, self, Completed(result))
+            if route is None or not (route.recorders or route.observers):
+                self.session.reply(self.id, result)
+                return
+            relayed = Relayed(result)
+            observe(route.recorders, self, relayed)
             self.session.reply(self.id, result)
-            if route is not None and route.observers:
-                observe(route.observers, self, Completed(result))
+            observe(route.observers, self, relayed)
         else:
             super().settled(answer)
 

@@ -326,9 +326,13 @@ def question(id: bytes, method: str, params: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}\n' % (id, method.encode(), params)
 
 
-def notification(method: str, params: bytes = b"") -> bytes:
+def notification(method: str, params: bytes | msgspec.Raw = b"") -> bytes:
     if not params:
         return b'{"jsonrpc":"2.0","method":"%b"}\n' % method.encode()
+    if len(params) > LARGE:  # copied once, where a format copies it twice
+        return b"".join(
+            (b'{"jsonrpc":"2.0","method":"', method.encode(), b'","params":', params, b"}\n")
+        )
     return b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method.encode(), params)
 
 

@@ -34,7 +34,7 @@ class CallRows(msgspec.Struct, frozen=True):
     rows: tuple[RecentCall, ...]  # lists, in JSON; times are in seconds
     total: int  # the number of the last call
     offset: float  # from the clock of `ended` to the time of day
-    fields: tuple[str, ...] = RecentCall._fields
+    fields: tuple[str, ...] = RecentCall.__struct_fields__
 
 
 class Quantiles(msgspec.Struct, frozen=True):
