@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,8 +12,8 @@ from mcp_workbench.cluster.engine import EngineAway
 from mcp_workbench.cluster.forwarding import (
     MOST_HOPS,
     ForwardedRequest,
+    ForwardedTo,
     Forwarding,
-    as_request,
     write_request,
 )
 from mcp_workbench.cluster.link import LinkBroken
@@ -85,15 +84,6 @@ class _Resumed(msgspec.Struct):
 
 
 _read_resumed = msgspec.json.Decoder(_Resumed).decode
-
-
-class ForwardedTo:
-    """How a request came here that another replica has passed on."""
-
-    def __init__(self, sender: str, refuse: Callable[[], None], *, is_yielded: bool) -> None:
-        self.sender = sender
-        self.refuse = refuse  # says that it is not ours
-        self.is_yielded = is_yielded
 
 
 class ClusterFront(HttpFront):
@@ -449,10 +439,13 @@ class ClusterFront(HttpFront):
     # Requests that other replicas pass on
 
     def handle_forwarded(
-        self, forwarded: ForwardedRequest, response: ResponseWriter, origin: ForwardedTo
+        self,
+        forwarded: ForwardedRequest,
+        request: HttpRequest,
+        response: ResponseWriter,
+        origin: ForwardedTo,
     ) -> bool:
         """Answer a request that another replica has admitted. False: it is not ours."""
-        request = as_request(forwarded)
         principal, path = forwarded.principal, request.path()
         endpoint = self._endpoints.get((principal, path)) or self._create_endpoint(principal, path)
         if endpoint is None:
@@ -477,6 +470,8 @@ class ClusterFront(HttpFront):
             return True
         session = self._sessions.get(id)
         if session is not None and self._members.holds():
+            if session.endpoint is endpoint and session.principal == principal.name:
+                request.admitted.session = session  # the most frequent request needs no other look
             self._handle_own(request, response, session)
         elif session is not None:
             return False  # it may be another one's already
