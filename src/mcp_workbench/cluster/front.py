@@ -71,8 +71,6 @@ _NO_LEASE = Reply(503, b"no lease")
 _DRAINING = Reply(503, b"draining")
 _STATE = b'"requestState"'
 _HANDLE = b'"handle"'
-# What may change a record: opened toolboxes, subscriptions, the log level.
-_CHANGES = (b"open_toolbox", b"resources/", b"setLevel")
 
 
 class _Params(msgspec.Struct):
@@ -147,7 +145,10 @@ class ClusterFront(HttpFront):
         if request.method == b"GET" and self._resumes(request, response, session):
             return
         self._sessions.handle(request, response)
-        if session is not None and any(word in body for word in _CHANGES):
+        # May change its record: opened toolboxes, subscriptions, the log level.
+        if session is not None and (
+            b"open_toolbox" in body or b"resources/" in body or b"setLevel" in body
+        ):
             self._replica.sessions.changed(session)
         if session is not None and self._replica.sessions.previous:
             self._replica.sessions.tell_previous(session, body)
