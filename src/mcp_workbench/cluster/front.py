@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from copy import copy
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,8 +12,8 @@ from mcp_workbench.cluster.engine import EngineAway
 from mcp_workbench.cluster.forwarding import (
     MOST_HOPS,
     ForwardedRequest,
+    ForwardedTo,
     Forwarding,
-    as_request,
     write_request,
 )
 from mcp_workbench.cluster.link import LinkBroken
@@ -76,8 +74,6 @@ _DRAINING = Reply(503, b"draining")
 _STATE = b'"requestState"'
 _HANDLE = b'"handle"'
 _TASKS = b"tasks/"
-# What may change a record: opened toolboxes, subscriptions, the log level.
-_CHANGES = (b"open_toolbox", b"resources/", b"setLevel")
 
 
 class _Params(msgspec.Struct):
@@ -89,15 +85,6 @@ class _Resumed(msgspec.Struct):
 
 
 _read_resumed = msgspec.json.Decoder(_Resumed).decode
-
-
-class ForwardedTo:
-    """How a request came here that another replica has passed on."""
-
-    def __init__(self, sender: str, refuse: Callable[[], None], *, is_yielded: bool) -> None:
-        self.sender = sender
-        self.refuse = refuse  # says that it is not ours
-        self.is_yielded = is_yielded
 
 
 class ClusterFront(HttpFront):
@@ -163,7 +150,10 @@ class ClusterFront(HttpFront):
         if request.method == b"GET" and self._resumes(request, response, session):
             return
         self._sessions.handle(request, response)
-        if session is not None and any(word in body for word in _CHANGES):
+        # May change its record: opened toolboxes, subscriptions, the log level.
+        if session is not None and (
+            b"open_toolbox" in body or b"resources/" in body or b"setLevel" in body
+        ):
             self._replica.sessions.changed(session)
         if session is not None and self._replica.sessions.previous:
             self._replica.sessions.tell_previous(session, body)
@@ -189,12 +179,12 @@ class ClusterFront(HttpFront):
         elif not id or len(id) > LONGEST_SESSION_ID:
             self._sessions.handle(request, response)  # `initialize`, or an error
         elif id in self._routing:  # behind those that came before
-            work = self._route(copy(request), response, id, 0)
+            work = self._route(request.kept(), response, id, 0)
             self._scope.start(work, "request for another replica")
         elif (session := self._sessions.get(id)) is not None and self._members.holds():
             self._handle_own(request, response, session)
         elif not self._forward_at_once(request, response, id):
-            work = self._route(copy(request), response, id, 0)
+            work = self._route(request.kept(), response, id, 0)
             self._scope.start(work, "request for another replica")
 
     def _forward_at_once(self, request: HttpRequest, response: ResponseWriter, id: str) -> bool:
@@ -205,7 +195,7 @@ class ClusterFront(HttpFront):
         member = self._members.others.get(owner)
         if member is None or member.is_draining:
             return False
-        return self._forward(copy(request), response, owner, 1)
+        return self._forward(request.kept(), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
         if request.headers.get(METHOD, b"").startswith(_TASKS):
@@ -213,7 +203,7 @@ class ClusterFront(HttpFront):
         else:
             holder = self._holder(request.body)
         if holder and holder != self._me and holder in self._members.others:
-            work = self._forward_modern(copy(request), response, holder)
+            work = self._forward_modern(request.kept(), response, holder)
             self._scope.start(work, "answer for another replica")
         elif self.is_draining and holder != self._me:
             self._forward_to_successor(request, response)
@@ -238,7 +228,7 @@ class ClusterFront(HttpFront):
             self._exchanges.handle(request, response)  # which says that the call is gone
 
     def _forward_to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
-        work = self._to_successor(copy(request), response)
+        work = self._to_successor(request.kept(), response)
         self._scope.start(work, "request for another replica")
 
     async def _to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
@@ -458,10 +448,13 @@ class ClusterFront(HttpFront):
     # Requests that other replicas pass on
 
     def handle_forwarded(
-        self, forwarded: ForwardedRequest, response: ResponseWriter, origin: ForwardedTo
+        self,
+        forwarded: ForwardedRequest,
+        request: HttpRequest,
+        response: ResponseWriter,
+        origin: ForwardedTo,
     ) -> bool:
         """Answer a request that another replica has admitted. False: it is not ours."""
-        request = as_request(forwarded)
         principal, path = forwarded.principal, request.path()
         endpoint = self._endpoints.get((principal, path)) or self._create_endpoint(principal, path)
         if endpoint is None:
@@ -486,6 +479,8 @@ class ClusterFront(HttpFront):
             return True
         session = self._sessions.get(id)
         if session is not None and self._members.holds():
+            if session.endpoint is endpoint and session.principal == principal.name:
+                request.admitted.session = session  # the most frequent request needs no other look
             self._handle_own(request, response, session)
         elif session is not None:
             return False  # it may be another one's already

@@ -35,6 +35,8 @@ QUIET = 10.0  # seconds in which strangers are logged once
 
 OPEN, DATA, END, ABORT, GONE, REFUSED, ASK, ANSWER, MORE = range(9)
 
+NO_TURN, UNSENT_TURN, SENT_TURN = range(3)  # what was sent since the loop's last turn
+
 _FRAME = struct.Struct(">BII")  # kind, stream, size
 _SIZE = struct.Struct(">I")
 _HELLO = len(MAGIC) + ID + ID + RANDOM
@@ -79,6 +81,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._data = bytearray()
         self._out: list[bytes] = []
+        self._turn = NO_TURN
         self._encrypt: AESGCM | None = None
         self._decrypt: AESGCM | None = None
         self._sent = self._received = 0
@@ -113,12 +116,24 @@ class _Link(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def frame(self, kind: int, stream: int, payload: bytes = b"") -> None:
-        """Send a frame. Those of one turn of the loop are encrypted and written together."""
+        """Send a frame. The first of a turn of the loop leaves at once, and the others together at its end.
+
+        A part of an answer waits for what follows it, usually its end.
+        """
         if self.is_closed or self._transport is None:
             return
-        if not self._out:
-            self._loop.call_soon(self._flush)
         self._out += (_FRAME.pack(kind, stream, len(payload)), payload)
+        if self._turn == NO_TURN:
+            self._turn = UNSENT_TURN
+            self._loop.call_soon(self._end_turn)
+        # With a backlog the flush could end the connection, which who sends does not expect now.
+        if self._turn == UNSENT_TURN and kind != DATA and not self.backlog:
+            self._turn = SENT_TURN
+            self._flush()
+
+    def _end_turn(self) -> None:
+        self._turn = NO_TURN
+        self._flush()
 
     def _flush(self) -> None:
         while self._out and not self.is_closed:
@@ -357,10 +372,9 @@ class AcceptedLink(_Link):
         self.on_known()
 
     def data_received(self, data: bytes) -> None:
-        if self._decrypt is None and len(self._data) + len(data) > _HELLO + MAC + (1 << 16):
+        super().data_received(data)  # the first frames may come with the proof
+        if self._decrypt is None and len(self._data) > _HELLO + MAC:
             self.abort()
-            return
-        super().data_received(data)
 
     def _warn(self, error: LinkBroken) -> None:
         """Strangers could fill the log: of those who come shortly after another one, nothing is said."""

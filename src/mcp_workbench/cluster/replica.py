@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from mcp_workbench.cluster.engine import Engine
-from mcp_workbench.cluster.forwarding import AnswerStream, as_request, read_request
+from mcp_workbench.cluster.forwarding import AnswerStream, ForwardedTo, as_request, read_request
 from mcp_workbench.cluster.keys import ValueSeal, derive
 from mcp_workbench.cluster.link import ANSWER, REFUSED, STRANGERS, AcceptedLink, LinkBroken
 from mcp_workbench.cluster.links import Links
@@ -163,8 +163,6 @@ class Replica:
     # What others ask of us
 
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
-        from mcp_workbench.cluster.front import ForwardedTo  # it imports this module's neighbours
-
         if payload.startswith(ATTACH) and self.placed is not None:
             self.placed.opened(link, stream, payload)
             return
@@ -174,7 +172,8 @@ class Replica:
             return
         connection = AnswerStream(link, stream, self._date)
         connection.on_answered = lambda number: self._answers.pop((link, number), None) and None
-        response = ResponseWriter(connection, as_request(forwarded))
+        request = as_request(forwarded)
+        response = ResponseWriter(connection, request)
         self._answers[link, stream] = response
 
         def refuse() -> None:
@@ -182,7 +181,7 @@ class Replica:
             link.frame(REFUSED, stream)
 
         origin = ForwardedTo(link.other_id, refuse, is_yielded=forwarded.is_yielded)
-        if not front.handle_forwarded(forwarded, response, origin):
+        if not front.handle_forwarded(forwarded, request, response, origin):
             refuse()
 
     def _date(self) -> bytes:

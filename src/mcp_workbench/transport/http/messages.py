@@ -143,6 +143,12 @@ class HttpRequest:
         self.body = joined(self.chunks, self._scan)
         self._scan = None
 
+    def kept(self) -> HttpRequest:
+        """Returns a copy that stays as it is when this object is used for the next request."""
+        copied = HttpRequest.__new__(HttpRequest)
+        copied.__dict__ = self.__dict__.copy()
+        return copied
+
     @property
     def lines(self) -> int:
         """The number of headers; beyond HEAD_LINES repeated ones are no longer counted."""
