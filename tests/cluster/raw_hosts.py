@@ -212,6 +212,9 @@ class RawHost:
             self._count("ok" if right else "wrong", str(text)[:200])
             self._good.append(asyncio.get_running_loop().time())
 
+    def has_returned(self, since: float) -> bool:
+        return any(time > since for time in self._good)
+
     def returned_after(self, since: float) -> float:
         """Seconds from then to its next good answer."""
         return next(time - since for time in self._good if time > since)

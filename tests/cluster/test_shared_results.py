@@ -49,6 +49,27 @@ def kept(running: Cluster) -> set[str]:
     return set(re.findall(r"\S+:result:\S+", names))
 
 
+def commands(running: Cluster) -> int:
+    """Commands at the engine so far that read or write what replicas share."""
+    stats = running.engine.command("INFO", "commandstats").decode()
+    counted = re.findall(r"cmdstat_([\w|]+):calls=(\d+)", stats)
+    ours = ("get", "set", "xadd", "rpush", "expire", "del")
+    return sum(int(calls) for name, calls in counted if name in ours)
+
+
+def test_a_call_costs_the_engine_nothing(tmp_path: Path) -> None:
+    with cluster(tmp_path, 1, toolboxes=toolboxes()) as running, hosts_of(running) as hosts:
+        for host in (hosts.modern(0), hosts.legacy(0)):
+            call = use_tool("one", "echo", {"text": "x"})
+            assert "result" in host.request("tools/call", call)
+            before = commands(running)
+            for _ in range(50):
+                assert "result" in host.request("tools/call", call)
+            assert commands(running) == before
+            cut(host, 20_000)
+            assert commands(running) == before + 1
+
+
 def read_when_known(host: HttpHost, handle: str) -> list[str]:
     """Its texts, once the replicas know each other."""
     end = time.monotonic() + 20

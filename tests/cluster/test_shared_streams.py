@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from itertools import islice
 from pathlib import Path
@@ -85,6 +87,26 @@ def test_streams_resume_after_their_owner_was_killed(tmp_path: Path) -> None:
         with quiet.stream(last=never) as stream:  # nothing has happened
             assert stream.status == 200
         check_that_gaps_are_said(running, host, last, done)
+
+
+def test_a_stream_is_followed_while_its_replica_hands_over(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with cluster(tmp_path, 2, **configuration()) as running:
+        host = StreamHost(running, 0)
+        open_toolbox(host, 2, "dev")
+        with host.stream(progress(10, n=1, gate=str(gate), seconds=60)) as stream:
+            next(stream.messages())
+            last = stream.last
+        running.replicas[0].signal(signal.SIGTERM)
+        host.replica = 1
+        with host.stream(last=last) as stream:
+            assert stream.status == 200  # it goes on, at the replica that ends
+            gate.write_bytes(b"")
+            (answer,) = stream.messages()
+        assert answer["id"] == 10
+        assert "result" in answer
+        assert running.replicas[0].wait() == 0
 
 
 def check_that_the_call_is_lost(host: StreamHost, last: str) -> None:

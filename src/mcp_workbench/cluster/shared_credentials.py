@@ -124,12 +124,8 @@ class SharedCredentials:
                 self.publish(name, local)  # the engine has lost it
             return None
         known = self._known.get(name)
-        is_signed_in_here = (
-            local is not None
-            and local.usable
-            and local.signed_in_at > found.credential.signed_in_at
-        )
-        if is_signed_in_here and local is not None:  # by a command, at this machine
+        if local is not None and _is_newer(local, found.credential):
+            # Another process of this machine has signed in or refreshed: a command, which holds no lease.
             self._known[name] = found
             self.publish(name, local)
             return None
@@ -185,6 +181,15 @@ class SharedCredentials:
             raise SignInFailed("WB-AUTH-011", reason) from None
         why = f"another replica has used the sign-in for more than {PATIENCE:g} s: try again later"
         raise SignInFailed("WB-AUTH-011", why)
+
+
+def _is_newer(local: Credential, shared: Credential) -> bool:
+    """Whether the sign-in on disk is a later one, or has later tokens."""
+    if not local.usable or local.signed_in_at < shared.signed_in_at:
+        return False
+    if local.signed_in_at > shared.signed_in_at:
+        return True
+    return not shared.ended and local.expires_at > shared.expires_at
 
 
 def _forgive(future: asyncio.Future[Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -62,7 +63,7 @@ class SharedResults(KeptResults):
 
     def keep(self, owner: object, text: str, budget: int, json_at: int = 0) -> str:
         handle = super().keep(owner, text, budget, json_at)
-        if handle and isinstance(owner, str):
+        if handle and isinstance(owner, str) and len(text) <= MOST_SHARED:
             self._share(handle, ResultRecord(owner, text, budget, json_at))
         return handle
 
@@ -87,9 +88,10 @@ class SharedResults(KeptResults):
         """Results of this replica take no more room there than here."""
         owner = self._kept[handle].owner
         super()._drop(handle)
-        if isinstance(owner, str) and self._engine.is_ready:
-            future = self._engine.send("DEL", self._key(_name(owner, handle)))
-            future.add_done_callback(_forgive)
+        if isinstance(owner, str):
+            with suppress(EngineAway):  # it expires
+                future = self._engine.send("DEL", self._key(_name(owner, handle)))
+                future.add_done_callback(_forgive)
 
     def _key(self, name: bytes) -> bytes:
         return self._engine.key("result", name)
