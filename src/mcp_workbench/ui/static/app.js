@@ -398,7 +398,7 @@ export function Why({it}) {
   return html`<dl class="why">
     <dt>Why</dt><dd class="mono">${it.reason || "it gives no reason"}</dd>
     ${it.fix.text && html`<dt>Fix</dt><dd>${it.fix.text}</dd>`}
-    ${it.fix.command && html`<dt>${it.fix.text ? "More" : "Fix"}</dt><dd><${Copy} text=${it.fix.command} /></dd>`}
+    ${it.fix.command && html`<dt>${it.fix.text ? "More" : "Fix"}</dt><dd><${Copy} text=${it.fix.command} />${it.fix.command.startsWith("mcp-workbench login ") && route.value[0] !== "server" && html` <a href=${to("server", it.toolbox, it.server)}>or sign in here</a>`}</dd>`}
   </dl>`;
 }
 
