@@ -55,6 +55,8 @@ def test_a_person_finds_what_is_broken_why_and_what_to_do(
     with bench(tmp_path, servers()) as (it, address):
         page = chromium.page(1280, 960)
         page.open(address)
+        page.wait("document.body.innerText.includes('Connect a host')")
+        before = page.text("main")
         started(page, "2 of 4 servers need attention", "command not found", "exit status 3")
         text = page.text(".ills")
         page.wait("document.body.innerText.includes('fewer than')")
@@ -62,10 +64,13 @@ def test_a_person_finds_what_is_broken_why_and_what_to_do(
         page.wait("document.body.innerText.includes('30 calls in the last hour')")
         show(page, "ui-home", tmp_path)
 
+        assert "not known yet whether they work. Start all and check finds out" in before
+        assert "not known before the servers were started" in before
         assert "dev/search" in text
         assert "install no-such-program, or write its absolute path" in text
         assert "DATABASE_URL is not set here" in text
         assert "mcp-workbench doctor dev/search" in text
+        assert "not known yet whether" not in page.text("main")
         assert page.complaints() == []
 
 
