@@ -1,4 +1,4 @@
-"""Sign-ins that a person begins at the page: the same as `mcp-workbench login`, in the process that serves it."""
+"""Sign-ins that a person begins at the page: as `mcp-workbench login`, where the page is served."""
 
 from __future__ import annotations
 
