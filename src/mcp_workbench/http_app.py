@@ -158,12 +158,13 @@ async def _front_of(
         yield HttpFront(gateway.view, scope)
         return
     from mcp_workbench.cluster.front import ClusterFront  # few have one
+    from mcp_workbench.cluster.placed_servers import placed_servers
     from mcp_workbench.cluster.replica import replica_of
     from mcp_workbench.cluster.shared_limits import SharedLimits
     from mcp_workbench.cluster.shared_state import share_state
 
     most = gateway.snapshot.limits.message_bytes
-    async with replica_of(cluster, scope, most) as replica:
+    async with replica_of(cluster, scope, most) as replica, placed_servers(gateway, replica):
         limits = SharedLimits(replica.engine, replica.me.id, scope.start)
         scope.start(limits.run(gateway), "limits of principals")
         share_state(gateway, replica)

@@ -73,6 +73,8 @@ class Recorder:
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
         self.opened_streams.append(payload)
 
+    def more(self, link: AcceptedLink, stream: int, payload: bytes) -> None: ...
+
     def gone(self, link: AcceptedLink, stream: int) -> None: ...
 
     def asked(self, link: AcceptedLink, stream: int, payload: bytes) -> None:

@@ -65,6 +65,32 @@ def test_all_parts_of_the_url_are_read(tmp_path: Path) -> None:
     assert found.advertise == ("fd00::5", 7412)
 
 
+def test_a_server_can_have_one_process_for_all_replicas(tmp_path: Path) -> None:
+    servers = {"a": {**SERVER, "placement": "one"}, "b": SERVER}
+    specs = load(tmp_path, {"mcpServers": servers, "cluster": BOTH}).toolboxes["default"].servers
+
+    assert (specs["a"].placement, specs["a"].scope) == ("one", "shared")
+    assert (specs["b"].placement, specs["b"].scope) == ("every", "auto")
+
+
+@pytest.mark.parametrize(
+    ("entry", "top", "fault"),
+    [
+        (SERVER, {}, "needs a 'cluster'"),
+        ({"url": "https://example.com/mcp"}, {"cluster": BOTH}, "servers with a 'command'"),
+        ({**SERVER, "scope": "session"}, {"cluster": BOTH}, "contradicts"),
+        ({**SERVER, "scope": "folder"}, {"cluster": BOTH}, "contradicts"),
+    ],
+)
+def test_one_process_is_refused_where_it_means_nothing(
+    tmp_path: Path, entry: dict[str, Any], top: dict[str, Any], fault: str
+) -> None:
+    [problem] = problems(tmp_path, {"mcpServers": {"a": {**entry, "placement": "one"}}, **top})
+
+    assert problem.code == "WB-CONF-069"
+    assert fault in problem.message
+
+
 def test_without_the_section_there_is_no_cluster(tmp_path: Path) -> None:
     plain = load(tmp_path, {"mcpServers": {"a": {"command": sys.executable}}})
 

@@ -11,6 +11,7 @@ SOURCE = Path(mcp_workbench.__file__).parent
 # Who builds the frame of a request. The routes send what is asked on somebody's behalf; all others are
 # requests of our own: the handshake, lists, subscriptions, log levels.
 BUILDERS = {
+    "cluster/placed_process.py": {"PlacedProcess._send_own"},
     "gateway/routes.py": {"Route._frame", "Route.send", "Route.send_on"},
     "upstream/conversation.py": {"Conversation.begin"},
     "upstream/subscriptions.py": {"listen", "ConnectionSubscriptions._send_request"},

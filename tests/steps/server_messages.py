@@ -171,6 +171,11 @@ SERVER: dict[str, tuple[str, Made, list[Asked]]] = {
         told(b'"method":"notifications/message","params":{"level":"error","data":X}'),
         [CALL],
     ),
+    "a log message before its level": (
+        "told",
+        told(b'"method":"notifications/message","params":{"data":X,"level":"error"}'),
+        [CALL],
+    ),
     "an update": (
         "told",
         told(b'"method":"notifications/resources/updated","params":{"uri":X}'),

@@ -154,6 +154,7 @@ class Here:
     def __init__(self) -> None:
         self.environ = Environment(os.environ)
         self.processes = Processes()
+        self.placements = None
 
 
 async def reason(spec: ServerSpec) -> str:

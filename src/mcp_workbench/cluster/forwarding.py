@@ -191,19 +191,19 @@ class Forwarding:
         response, ids = self.response, request_ids(self.request)
         if response.streaming and ids:
             for id in ids:
-                response.send(event(_lost_frame(id)[:-1]))
+                response.send(event(lost_frame(id)[:-1]))
             response.end()
         elif self._begun:
             response.abort()
         elif ids:
-            frames = [_lost_frame(id) for id in ids]
+            frames = [lost_frame(id) for id in ids]
             body = frames[0] if len(frames) == 1 else b"[%b]" % b",".join(frames)
             response.plain(Reply(200, body, kind=JSON))
         else:
             response.plain(Reply(502, LOST.encode()))
 
 
-def _lost_frame(id: bytes) -> bytes:
+def lost_frame(id: bytes) -> bytes:
     error = jsonrpc.error_object(
         jsonrpc.SERVER_ERROR, LOST, {CODE_KEY: "replica_gone", "may_have_run": True}
     )

@@ -36,7 +36,13 @@ from mcp_workbench.cluster.shared_results import maker_of_result
 from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
 from mcp_workbench.server.http.front import HttpFront
-from mcp_workbench.server.http.sessions import SESSION_ID, Admitted, LegacySession, LegacySessions
+from mcp_workbench.server.http.sessions import (
+    LAST_EVENT,
+    SESSION_ID,
+    Admitted,
+    LegacySession,
+    LegacySessions,
+)
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 
@@ -149,11 +155,27 @@ class ClusterFront(HttpFront):
         body = request.body
         if request.admitted.session is not session:
             request.admitted.session = None  # one that has moved: it is looked up again
+        if request.method == b"GET" and self._resumes(request, response, session):
+            return
         self._sessions.handle(request, response)
         if session is not None and any(word in body for word in _CHANGES):
             self._replica.sessions.changed(session)
         if session is not None and self._replica.sessions.previous:
             self._replica.sessions.tell_previous(session, body)
+
+    def _resumes(
+        self, request: HttpRequest, response: ResponseWriter, session: LegacySession | None
+    ) -> bool:
+        """Resume a stream of a former owner. False: it is none, or the request is not the session's."""
+        admitted: Admitted = request.admitted
+        last = request.headers.get(LAST_EVENT, b"")
+        fits = session is not None and (session.principal, session.endpoint) == (
+            admitted.principal.name,
+            admitted.endpoint,
+        )
+        if session is None or not last or not fits:
+            return False
+        return self._replica.sessions.resume(session, response, last)
 
     def _handle_legacy(self, request: HttpRequest, response: ResponseWriter) -> None:
         id = request.headers.get(SESSION_ID, b"").decode("latin-1")
@@ -481,7 +503,15 @@ class ClusterFront(HttpFront):
     @property
     def busy(self) -> bool:
         lingers = self.is_draining and asyncio.get_running_loop().time() < self._linger_until
-        own = self._handing_over or lingers or self._replica.sessions.is_busy or self._routing
+        placed = self._replica.placed
+        is_moving = placed is not None and placed.is_busy
+        own = (
+            self._handing_over
+            or is_moving
+            or lingers
+            or self._replica.sessions.is_busy
+            or self._routing
+        )
         return bool(own or self._forwarded) or super().busy
 
     def stop(self) -> None:
@@ -490,6 +520,8 @@ class ClusterFront(HttpFront):
         self._linger_until = asyncio.get_running_loop().time() + LINGER
         self._handing_over = True
         self._scope.start(self._hand_over(), "hand-over")
+        if self._replica.placed is not None:
+            self._scope.start(self._replica.placed.hand_over(), "hand-over of servers")
 
     async def _hand_over(self) -> None:
         try:

@@ -33,7 +33,7 @@ SLACK = 1 << 20  # bytes of a frame beyond the largest message
 PIECE = 1 << 20  # bytes after which frames of one turn are sent apart
 QUIET = 10.0  # seconds in which strangers are logged once
 
-OPEN, DATA, END, ABORT, GONE, REFUSED, ASK, ANSWER = range(8)
+OPEN, DATA, END, ABORT, GONE, REFUSED, ASK, ANSWER, MORE = range(9)
 
 _FRAME = struct.Struct(">BII")  # kind, stream, size
 _SIZE = struct.Struct(">I")
@@ -63,6 +63,7 @@ class LinkServer(Protocol):
     """What a replica does for the others."""
 
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None: ...
+    def more(self, link: AcceptedLink, stream: int, payload: bytes) -> None: ...
     def gone(self, link: AcceptedLink, stream: int) -> None: ...
     def asked(self, link: AcceptedLink, stream: int, payload: bytes) -> None: ...
     def closed(self, link: AcceptedLink) -> None: ...
@@ -184,6 +185,8 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self.is_closed:  # in the same turn in which it was accepted
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._data += data
@@ -326,6 +329,7 @@ class AcceptedLink(_Link):
         self._own_id = own_id.encode()
         self._server = server
         self._transcript = b""
+        self.on_named: Callable[[], None] = lambda: None  # it knows our id
         self.on_known: Callable[[], None] = lambda: None
 
     def _read_handshake(self) -> None:
@@ -339,6 +343,7 @@ class AcceptedLink(_Link):
             if not hello.startswith(MAGIC) or named != self._own_id:
                 raise LinkBroken("no replica, or one that looks for another one")
             self._transcript = hello + os.urandom(RANDOM)
+            self.on_named()
             if self._transport is not None:
                 mac = self._mac(b"acceptor", self._transcript)
                 self._transport.write(self._transcript[_HELLO:] + mac)
@@ -369,6 +374,8 @@ class AcceptedLink(_Link):
     def _frame(self, kind: int, stream: int, payload: bytes) -> None:
         if kind == OPEN:
             self._server.opened(self, stream, payload)
+        elif kind == MORE:
+            self._server.more(self, stream, payload)
         elif kind == GONE:
             self._server.gone(self, stream)
         elif kind == ASK:

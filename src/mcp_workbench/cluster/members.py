@@ -79,6 +79,11 @@ class Members:
         """Whether this replica may answer for its sessions."""
         return time.monotonic() < self._fast_until  # uvloop's time stands still in between
 
+    @property
+    def holds_until(self) -> float:
+        """By the monotonic clock: `holds` is false from then on, unless the lease is renewed."""
+        return self._fast_until
+
     def promise(self, other: str) -> bool:
         """Promise another replica not to adopt its sessions for a moment, if the engine is away here too."""
         if self.engine.is_ready:

@@ -20,21 +20,23 @@ from mcp_workbench.cluster.records import (
     SessionRecord,
 )
 from mcp_workbench.cluster.resp import EngineError
+from mcp_workbench.cluster.shared_streams import NUMBERS, PostResume, StreamRecorder, resume_own
 from mcp_workbench.server import parse
 from mcp_workbench.server.http.sessions import Admitted, LegacySession, LegacySessions
+from mcp_workbench.server.http.streams import is_event_id
 from mcp_workbench.server.parse import Message, UseToolRequest
 from mcp_workbench.transport.jsonrpc import Malformed
 
 if TYPE_CHECKING:
     from mcp_workbench.cluster.replica import Replica
     from mcp_workbench.cluster.session_store import StoredSession
+    from mcp_workbench.transport.http.messages import ResponseWriter
 
 log = logging.getLogger(__name__)
 
 KEEP_EVERY = 600.0  # seconds between two signs that sessions are in use
 SWEEP_EVERY = 5.0  # seconds between two attempts to remove records of sessions that have ended
 MOST_ENDED = 1000  # of them
-NUMBERS = 1_000_000  # streams and events of one owner; the next one counts from there
 _CANCELLED = b"notifications/cancelled"
 _AWAY = (EngineAway, EngineError)
 
@@ -71,6 +73,7 @@ class OwnedSessions:
         return f"{self._replica.me.id}.{urlsafe_b64encode(os.urandom(24)).decode()}"
 
     def created(self, session: LegacySession, message: Message) -> None:
+        session.recorder = StreamRecorder(self._replica.streams, session.id)
         params = b"{}" if isinstance(message, UseToolRequest) else bytes(message.params)
         if len(params) > LONGEST_SESSION // 2:
             log.warning("a session can't be adopted: its host said too much in initialize")
@@ -200,6 +203,7 @@ class OwnedSessions:
         self._stored.pop(session.id, None)
         self._unwritten.pop(session.id, None)
         session.stop_listening()
+        session.standalone.recorder = None  # its numbers are the next owner's affair
         if session.busy:
             self._moved[session.id] = session
         else:
@@ -243,10 +247,12 @@ class OwnedSessions:
             taken = await self._replica.store.swap(stored, adopted(record, self._replica.me))
         except _AWAY:
             return False
+        head = None if taken is None else await self._replica.streams.head(record.id)
         if taken is None or sessions.get(record.id) is not None:
             return False
         session = LegacySession(record.id, record.principal, admitted.endpoint, sessions)
         session.host.public_origin = admitted.public_origin
+        session.recorder = StreamRecorder(self._replica.streams, record.id, head)
         session.number_from(record.epoch * NUMBERS)
         for message in _history(record):
             session.host.receive(message)
@@ -258,6 +264,26 @@ class OwnedSessions:
         if before is not None:
             self.previous[record.id] = before
         log.info("adopted a session of replica %s", taken.record.previous)
+        return True
+
+    # Streams of a former owner
+
+    def resume(self, session: LegacySession, response: ResponseWriter, last: bytes) -> bool:
+        """Resume a stream after an event that a former owner has numbered. False: it is one of ours."""
+        stored = self._stored.get(session.id)
+        if stored is None or not last or not is_event_id(last):
+            return False
+        own = (stored.record.epoch - 1) * NUMBERS  # ours come after that
+        stream, after = (int(part) for part in last.split(b"-"))
+        if (stream or after) > own or (stream == 0 and after == own):
+            return False
+        replica, previous = self._replica, stored.record.previous
+        if stream == 0:
+            work = resume_own(replica.streams, session, response, last)
+        else:
+            resumed = PostResume(replica.streams, session.id, response)
+            work = resumed.run(stream, after, lambda: previous in replica.members.others)
+        replica.scope.start(work, "stream of a former owner")
         return True
 
     # Calls that the former owner still finishes

@@ -20,8 +20,10 @@ from mcp_workbench.cluster.links import Links
 from mcp_workbench.cluster.members import Members, new_replica_id
 from mcp_workbench.cluster.owned_sessions import OwnedSessions
 from mcp_workbench.cluster.ownership import LEASE
+from mcp_workbench.cluster.placed_links import ATTACH
 from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.session_store import SessionStore
+from mcp_workbench.cluster.shared_streams import SharedStreams
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.server.suspended_calls import RequestStates
@@ -29,6 +31,7 @@ from mcp_workbench.transport.http.messages import ResponseWriter
 
 if TYPE_CHECKING:
     from mcp_workbench.cluster.front import ClusterFront
+    from mcp_workbench.cluster.placed_servers import PlacedServers
     from mcp_workbench.server.http.sessions import LegacySession
     from mcp_workbench.transport.http.server import HttpServer
     from mcp_workbench.transport.tasks import TaskScope
@@ -66,11 +69,13 @@ class Replica:
         self.engine = Engine(config.engine, config.name)
         self.vault = vault = ValueSeal(config.key)
         self.store = SessionStore(self.engine, vault)
+        self.streams = SharedStreams(self.engine, vault)
         self.links = Links(config.key, most, id, scope)
         self.members = Members(self.engine, vault, self.me, self._ask_promise, scope)
         self.sessions = OwnedSessions(self)
         self.front: ClusterFront | None = None
         self.server: HttpServer | None = None
+        self.placed: PlacedServers | None = None
         self._answers: dict[tuple[AcceptedLink, int], ResponseWriter] = {}
         self._elsewhere: dict[str, ReplicaAddress] = {}  # without a lease, and alive
         self.members.verify = self._verify
@@ -84,6 +89,8 @@ class Replica:
     async def _verify(self) -> None:
         if self.front is not None:
             await self.sessions.verify(self.front.legacy)
+        if self.placed is not None:
+            await self.placed.verify()
 
     # What we ask of others
 
@@ -156,6 +163,9 @@ class Replica:
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
         from mcp_workbench.cluster.front import ForwardedTo  # it imports this module's neighbours
 
+        if payload.startswith(ATTACH) and self.placed is not None:
+            self.placed.opened(link, stream, payload)
+            return
         forwarded, front = read_request(payload), self.front
         if forwarded is None or front is None or self.server is None:
             link.frame(REFUSED, stream)
@@ -176,7 +186,13 @@ class Replica:
     def _date(self) -> bytes:
         return b"" if self.server is None else self.server.date
 
+    def more(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
+        if self.placed is not None:
+            self.placed.more(link, stream, payload)
+
     def gone(self, link: AcceptedLink, stream: int) -> None:
+        if self.placed is not None:
+            self.placed.gone(link, stream)
         response = self._answers.pop((link, stream), None)
         if response is not None:
             response.lost()
@@ -198,6 +214,8 @@ class Replica:
         link.frame(ANSWER, stream, answer)
 
     def closed(self, link: AcceptedLink) -> None:
+        if self.placed is not None:
+            self.placed.closed(link)
         for key in [key for key in self._answers if key[0] is link]:
             self._answers.pop(key).lost()
 
@@ -212,19 +230,37 @@ class _Listener:
         self._id = id
         self._links: set[AcceptedLink] = set()
         self._strangers: dict[AcceptedLink, None] = {}
+        self._named: dict[AcceptedLink, None] = {}  # know our id, and have not proved the key
 
     def accept(self) -> AcceptedLink:
         link = AcceptedLink(self._config.key, self._most, self._id, self)
         self._links.add(link)
-        self._strangers[link] = None
-        link.on_known = lambda: self._strangers.pop(link, None) and None
-        if len(self._strangers) > STRANGERS:
-            next(iter(self._strangers)).abort()
+        link.on_named = lambda: self._was_named(link)
+        link.on_known = lambda: self._forget(link)
+        self._add(self._strangers, link)
         return link
+
+    def _was_named(self, link: AcceptedLink) -> None:
+        """It is hardly a stranger: no number of those takes its place."""
+        self._forget(link)
+        self._add(self._named, link)
+
+    def _add(self, links: dict[AcceptedLink, None], link: AcceptedLink) -> None:
+        links[link] = None
+        if len(links) > STRANGERS:
+            next(iter(links)).abort()
+
+    def _forget(self, link: AcceptedLink) -> None:
+        self._strangers.pop(link, None)
+        self._named.pop(link, None)
 
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
         if self.replica is not None:
             self.replica.opened(link, stream, payload)
+
+    def more(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
+        if self.replica is not None:
+            self.replica.more(link, stream, payload)
 
     def gone(self, link: AcceptedLink, stream: int) -> None:
         if self.replica is not None:
@@ -236,7 +272,7 @@ class _Listener:
 
     def closed(self, link: AcceptedLink) -> None:
         self._links.discard(link)
-        self._strangers.pop(link, None)
+        self._forget(link)
         if self.replica is not None:
             self.replica.closed(link)
 

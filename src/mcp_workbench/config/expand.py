@@ -22,8 +22,8 @@ from mcp_workbench.core.spec import (
 
 Path = tuple[str | int, ...]
 Target = StdioCommand | HttpEndpoint
-# Target with values other than secrets, era, scope, problem, and where its secrets come from
-ResolvedServer = tuple[Target, str, str, str, SecretSources]
+# Target with values other than secrets, era, scope, problem, where its secrets come from, and placement
+ResolvedServer = tuple[Target, str, str, str, SecretSources, str]
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # Behind the last brace, where a search for the end of a default would go through the whole rest each time.
@@ -349,7 +349,7 @@ def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServ
     else:
         headers = tuple(sorted(target.headers))
         target = HttpEndpoint(target.url, headers, target.transport, target.auth)
-    return target, spec.era, spec.scope, spec.problem, spec.secrets
+    return target, spec.era, spec.scope, spec.problem, spec.secrets, spec.placement
 
 
 def server_identity(spec: ServerSpec, environ: Mapping[str, str], cwd: str) -> tuple[str, ...]:

@@ -300,6 +300,12 @@ SERVER = {
         "`principal`, beside `url`: each person over HTTP signs in for themselves and has a connection of their own.",
         example="folder",
     ),
+    "placement": Key(
+        one_of("every", "one"),
+        "With `cluster`: whether every replica starts a process of it, or one for all of them, for a server that keeps state in its process.",
+        "every",
+        "one",
+    ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
     "timeout": Key(
         SECONDS,

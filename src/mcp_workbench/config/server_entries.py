@@ -76,6 +76,7 @@ class EntryReader:
         self.sandbox = SandboxDefault()  # for entries without `sandbox`
         self.secrets: dict[str, SecretSource] = {}
         self.audit_arguments = False  # for entries without `auditArguments`
+        self.has_cluster = False
 
     def spec(self, address: ServerAddress, entry: Object, path: Path) -> ServerSpec | None:
         entry, missing = self.expanded_on_load(entry, path)
@@ -89,6 +90,9 @@ class EntryReader:
         self.check_variables(target, path)
         self.check_folder(valid, path)
         self.check_principal(valid, target, path)
+        is_single = valid.get("placement") == "one"
+        if is_single:
+            self.check_placement(valid, target, path)
         return ServerSpec(
             address,
             target,
@@ -98,7 +102,7 @@ class EntryReader:
             float(valid.get("timeout", CALL_TIMEOUT)),
             dotted(path),
             "; ".join(unset(finding.inside[2:], dotted(finding.path)) for finding in missing),
-            valid.get("scope", "auto"),
+            "shared" if is_single else valid.get("scope", "auto"),
             float(valid.get("idleTimeout", IDLE_TIMEOUT)),
             None if "resultBudget" not in valid else int(valid["resultBudget"]),
             valid.get("validate", False),
@@ -106,6 +110,7 @@ class EntryReader:
             valid.get("auditArguments", self.audit_arguments),
             approved(valid.get("approve", self.approve)),
             valid.get("lock", self.lock),
+            placement="one" if is_single else "every",
         )
 
     def sources(self, target: Target) -> SecretSources:
@@ -263,6 +268,23 @@ class EntryReader:
         if target.auth.grant == "client_credentials":
             message = '"principal" contradicts "client_credentials", with which no person signs in'
             self.findings.error(here, "WB-CONF-010", message, "keep one of the two")
+
+    def check_placement(self, valid: Object, target: Target, path: Path) -> None:
+        """One process for all replicas: there must be replicas, a process, and one of it."""
+        here, fix = (*path, "placement"), "remove it"
+        if isinstance(target, HttpEndpoint):
+            message = (
+                "\"one\" is for servers with a 'command'; one at a URL is the same for all replicas"
+            )
+        elif not self.has_cluster:
+            message = "\"one\" needs a 'cluster': without it there is one process anyway"
+            fix = "remove it, or add 'cluster' at the top"
+        elif valid.get("scope", "shared") != "shared":
+            message = f'"one" contradicts "scope": "{valid["scope"]}", which starts several'
+            fix = "keep one of the two"
+        else:
+            return
+        self.findings.error(here, "WB-CONF-069", message, fix)
 
     def check_variables(self, target: Target, path: Path) -> None:
         """Warns of unset variables, and of a `${` that begins none."""

@@ -80,6 +80,7 @@ class _FileReader:
         if "secrets" in top:
             self.entries.secrets = self.secrets(top["secrets"])
         audit = self.audit(top["audit"]) if top.get("audit") else None
+        self.entries.has_cluster = "cluster" in top
         boxes = self.toolboxes(value, top)
         return Snapshot(
             boxes,

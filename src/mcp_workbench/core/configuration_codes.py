@@ -253,4 +253,10 @@ CONFIGURATION_CODES = {
         "A warning: 'tracing' is true, and the packages of OpenTelemetry are installed only on request.",
         "pip install 'mcp-workbench-gateway[otel]', in the environment of this program; or leave 'tracing' out.",
     ),
+    "WB-CONF-069": Explanation(
+        "One process for all replicas is not possible here",
+        "\"placement\": \"one\" is for a server with a 'command' in a configuration with a 'cluster'. Its process is "
+        "shared by all hosts, so it can't be one per session or folder at the same time.",
+        "Remove 'placement', or what it contradicts; docs/scale.md has an example.",
+    ),
 }

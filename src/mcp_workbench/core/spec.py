@@ -23,6 +23,7 @@ Detail = Literal[
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 Grant = Literal["authorization_code", "client_credentials"]
+Placement = Literal["every", "one"]  # replicas that run a process of the server
 LockLevel = Literal["off", "record", "pin", "review"]  # what the lock file decides; docs/lock.md
 SecretKind = Literal["store", "keyring", "command", "file"]
 SandboxKind = Literal["off", "auto", "process", "files"]  # auto: `process` where that is possible
@@ -272,6 +273,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     principal: str = (
         ""  # whose sign-in and connection it is (scope: principal); empty: the local user's
     )
+    placement: Placement = "every"
 
     @property
     def key(self) -> "ServerKey":

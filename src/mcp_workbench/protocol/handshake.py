@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.raw_json import Members, TooLong, read_members
 from mcp_workbench.core.spec import Era
 from mcp_workbench.protocol.extensions import read_extensions
 from mcp_workbench.timing import deadline
@@ -121,7 +121,7 @@ class _Capability(msgspec.Struct):
 def read_capabilities(capabilities: msgspec.Raw | bytes) -> ServerCapabilities:
     """Read capabilities one by one: a malformed one counts as declared without options."""
     try:
-        members = read_members(capabilities)
+        members = _read_declared(capabilities)
     except msgspec.DecodeError:
         return ServerCapabilities()
     tools, prompts, resources = (
@@ -176,6 +176,7 @@ def _capability(members: Members, name: str) -> _Capability:
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
+LONGEST_CAPABILITIES = 4 << 20  # bytes; longer ones are read as if there were none
 MOST_VERSIONS = 64 << 10  # bytes of the list of a server's revisions
 PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we send `initialize` too
 
@@ -383,9 +384,15 @@ def _modern(event: Answered) -> Agreed | None:
 
 def _extensions(capabilities: msgspec.Raw) -> Members:
     try:
-        return read_extensions(read_members(capabilities))
+        return read_extensions(_read_declared(capabilities))
     except msgspec.DecodeError:
         return {}
+
+
+def _read_declared(capabilities: msgspec.Raw | bytes) -> Members:
+    if len(capabilities) > LONGEST_CAPABILITIES:
+        raise TooLong("capabilities")
+    return read_members(capabilities)
 
 
 def _text(raw: msgspec.Raw) -> str:

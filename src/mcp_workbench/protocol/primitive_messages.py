@@ -1,5 +1,7 @@
 """Prompts, resources, completion, logging and subscriptions between a host and a server of any eras."""
 
+import re
+
 import msgspec
 
 from mcp_workbench.core.call_request import CallRequest
@@ -145,12 +147,19 @@ def most_verbose(levels: list[str]) -> str:
     return min(levels, key=LEVELS.index, default="")
 
 
+LONG = 1 << 20  # bytes of a message whose level is sought at its start, where most servers write it
+LONGEST_START = 64
+_LEVEL_FIRST = re.compile(rb'\s*\{\s*"level"\s*:\s*"([a-z]+)"').match
+
+
 class _Message(msgspec.Struct):
     level: msgspec.Raw = msgspec.Raw(b'""')
 
 
 def level_of(params: msgspec.Raw) -> str:
     """The level of a `notifications/message`. Raises TooLong."""
+    if len(params) > LONG and (first := _LEVEL_FIRST(bytes(memoryview(params)[:LONGEST_START]))):
+        return first[1].decode()
     try:
         return read_name(msgspec.json.decode(params, type=_Message).level)
     except TooLong:

@@ -446,7 +446,7 @@ class HostSession:
         self.under_way.pop(id, None)
         self._check_idle()
 
-    def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None:
+    def notify(self, method: str, params: bytes | msgspec.Raw = b"", about: bytes = b"") -> None:
         """Send a notification; `about` is the request that it belongs to, if any."""
         self._channel.send(jsonrpc.notification(method, params), about)
 

@@ -252,12 +252,12 @@ class Subscriptions:
         if self._session.era.modern:
             about = self._request_for(notification, level)
             if about:
-                self._session.notify(MESSAGE, bytes(notification.params), about)
+                self._session.notify(MESSAGE, notification.params, about)
             return
         wanted = self._legacy_level(address.toolbox)
         if reaches(level, wanted) and self._concerns(notification, address):
             mine = self._in_flight_at(notification) if notification.asker is self._session else []
-            self._session.notify(MESSAGE, bytes(notification.params), mine[0][0] if mine else b"")
+            self._session.notify(MESSAGE, notification.params, mine[0][0] if mine else b"")
 
     def _legacy_level(self, toolbox: str) -> str:
         """The host's log level. Without one, the default; all messages if no other host has set a level."""

@@ -326,9 +326,13 @@ def question(id: bytes, method: str, params: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}\n' % (id, method.encode(), params)
 
 
-def notification(method: str, params: bytes = b"") -> bytes:
+def notification(method: str, params: bytes | msgspec.Raw = b"") -> bytes:
     if not params:
         return b'{"jsonrpc":"2.0","method":"%b"}\n' % method.encode()
+    if len(params) > LARGE:  # copied once, where a format copies it twice
+        return b"".join(
+            (b'{"jsonrpc":"2.0","method":"', method.encode(), b'","params":', params, b"}\n")
+        )
     return b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method.encode(), params)
 
 
@@ -342,10 +346,10 @@ NEVER = float("inf")  # a deadline that never passes
 class PendingRequests(Generic[W]):
     """Our own requests on one connection: who waits for each response, and until when."""
 
-    __slots__ = ("_last", "waiting")
+    __slots__ = ("_before", "_last", "waiting")
 
     def __init__(self) -> None:
-        self._last = 0
+        self._last = self._before = 0
         self.waiting: dict[int, tuple[W, float]] = {}
 
     @property
@@ -355,7 +359,11 @@ class PendingRequests(Generic[W]):
     @property
     def given(self) -> int:
         """How many numbers have been used."""
-        return self._last
+        return self._last - self._before
+
+    def number_after(self, number: int) -> None:
+        """Use numbers above this one: those below are others', who use the same connection."""
+        self._last = self._before = number
 
     def reserve(self) -> int:
         """Return a new number for a request whose response nobody waits for."""

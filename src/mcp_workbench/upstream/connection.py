@@ -72,6 +72,7 @@ from mcp_workbench.upstream.tool_list import (
 
 if TYPE_CHECKING:
     from mcp_workbench.upstream.definition_locks import DefinitionLocks
+    from mcp_workbench.upstream.dial import Placements
     from mcp_workbench.upstream.task_subscriptions import ConnectionTasks
 
 log = logging.getLogger(__name__)
@@ -545,6 +546,7 @@ class PoolContext(msgspec.Struct):
     asking: set[object] = set()  # targets that wanted to ask on a modern connection
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
+    placements: Placements | None = None  # servers with one process for all replicas
     idle_filters: set[tuple[ServerAddress, str]] = set()  # those that were logged
 
     def relock(self, lock: LockFile | None) -> None:

@@ -6,7 +6,7 @@ never raises for anything that a server sends. A request whose response does not
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ from mcp_workbench.core.raw_json import Members
 from mcp_workbench.protocol.extensions import OURS
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.transport import json_text, jsonrpc
-from mcp_workbench.transport.json_text import LineFramer, too_deep
+from mcp_workbench.transport.json_text import HUGE, LineFramer, too_deep
 from mcp_workbench.transport.jsonrpc import (
     LARGE,
     NEVER,
@@ -152,6 +152,7 @@ class Conversation:
         self.unmatched = 0  # responses to no pending request: late, repeated, or with an unknown id
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
+        self._late: _LateMessage | None = None
         self._on_notification = on_notification
 
     @property
@@ -233,13 +234,11 @@ class Conversation:
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the server. Never raises: on uvloop an exception would close the pipe."""
-        for line in self._framer.feed(data):
-            try:
-                self._receive_line(line)
-            except Exception:  # a bug of ours costs one message, not the connection
-                log.exception("a server's message failed")
+        self._receive_lines(self._framer.feed(data))
         if self._framer.overflow is not None:
             self._framer.take_overflow()
+            self._read_late()
+            self._receive_late()
             self._message_too_large()
 
     def receive_result(self, number: int, line: bytes) -> bool:
@@ -258,12 +257,15 @@ class Conversation:
             log.exception("a server's message failed")
         return True
 
-    def receive_decoded(self, message: Envelope) -> None:
+    def receive_decoded(self, message: Envelope, response_to: int = 0) -> None:
         """Take a message that was decoded already. Never raises."""
+        self.response_to = response_to
         try:
             self._receive_decoded(message)
         except Exception:  # a bug of ours costs one message, not the connection
             log.exception("a server's message failed")
+        finally:
+            self.response_to = 0
 
     def receive_on(self, number: int, data: bytes) -> None:
         """Take bytes that came on the response stream of this request: they belong to it."""
@@ -287,6 +289,16 @@ class Conversation:
         for callback in self.on_session_lost:
             callback()
 
+    def _receive_lines(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            if self._late is not None:
+                self._late.lines.append(line)
+                continue
+            try:
+                self._receive_line(line)
+            except Exception:  # a bug of ours costs one message, not the connection
+                log.exception("a server's message failed")
+
     def _receive_line(self, line: bytes) -> None:
         """Fast path: a plain result for one of our requests is decoded in one step.
 
@@ -300,14 +312,39 @@ class Conversation:
             self._deliver(entry[0], answer)
 
     def _receive_message(self, line: bytes) -> None:
+        if len(line) > HUGE:
+            self._late = _LateMessage(line, self.response_to)
+            asyncio.get_running_loop().call_soon(self._read_late)
+            return
         try:
-            if not line.isascii():
-                line = valid_text(line)
-            message = jsonrpc.decode(line)
+            message = _decoded(line)
         except Malformed as error:
             self._receive_malformed(line, error)
             return
         self._receive_decoded(message)
+
+    # A huge message takes three steps of the loop: it was joined in the first, is read in the second and
+    # delivered in the third. What arrives meanwhile waits behind it.
+
+    def _read_late(self) -> None:
+        late = self._late
+        if late is None:  # it was delivered at once
+            return
+        try:
+            late.read = _decoded(late.line)
+        except Malformed as error:
+            late.read = error
+        asyncio.get_running_loop().call_soon(self._receive_late)
+
+    def _receive_late(self) -> None:
+        late, self._late = self._late, None
+        if late is None:
+            return
+        if isinstance(late.read, Envelope):
+            self.receive_decoded(late.read, late.response_to)
+        elif late.read is not None:
+            self._receive_malformed(late.line, late.read)
+        self._receive_lines(late.lines)
 
     def _receive_decoded(self, message: Envelope) -> None:
         if message.method:
@@ -385,9 +422,7 @@ class Conversation:
         except Malformed:
             self._skip(line)
             return
-        for member in members:
-            if not jsonrpc.is_batch(member):
-                self._receive_line(member)
+        self._receive_lines(member for member in members if not jsonrpc.is_batch(member))
 
     def _message_too_large(self) -> None:
         """End the connection: whose response it is may be unknown, so that all requests fail with it."""
@@ -396,6 +431,15 @@ class Conversation:
         # The connection closes before anybody hears of it: the next call needs another one.
         self._on_notification(Envelope())
         self.fail_all(failure)
+
+
+class _LateMessage(msgspec.Struct):
+    """A huge message that is delivered in a later step."""
+
+    line: bytes
+    response_to: int
+    read: Envelope | Malformed | None = None
+    lines: list[bytes] = []  # after it
 
 
 class _Cancelled(msgspec.Struct):
@@ -410,6 +454,10 @@ def _plain_result(line: bytes) -> jsonrpc.NumberedResponse | None:
         return None
     plain = answer.result and not answer.error and not answer.method
     return answer if plain and not too_deep(line) else None
+
+
+def _decoded(line: bytes) -> Envelope:
+    return jsonrpc.decode(line if line.isascii() else valid_text(line))
 
 
 def valid_text(line: bytes) -> bytes:

@@ -112,6 +112,18 @@ class LaunchContext(Protocol):
     def environ(self) -> Environment: ...
     @property
     def processes(self) -> Processes: ...
+    @property
+    def placements(self) -> Placements | None: ...
+
+
+class Placements(Protocol):
+    """Servers with one process for all replicas of a cluster (`placement`)."""
+
+    def dial(
+        self, spec: ServerSpec, conversation: Conversation, ended: Callable[[], None]
+    ) -> AbstractAsyncContextManager[Link]:
+        """Open a link to that process, wherever it runs. Raises Unreachable."""
+        ...
 
 
 @asynccontextmanager
@@ -122,7 +134,36 @@ async def dial(
     ended: Callable[[], None],
 ) -> AsyncGenerator[Link]:
     """Open a link to the server for the duration of the block. Raises Unreachable."""
-    environ = context.environ
+    if spec.placement == "one" and context.placements is not None:
+        async with context.placements.dial(spec, conversation, ended) as link:
+            yield link
+        return
+    target = await _target_of(spec, context.environ)
+    if isinstance(target, HttpEndpoint):
+        async with _dial_http(target, spec, context.environ, conversation, ended) as link:
+            yield link
+        return
+    async with _start(target, spec, context, conversation.receive, ended) as link:
+        yield link
+
+
+@asynccontextmanager
+async def start_server(
+    spec: ServerSpec,
+    context: LaunchContext,
+    received: Callable[[bytes], None],
+    ended: Callable[[], None],
+) -> AsyncGenerator[StdioLink]:
+    """Run the server's process for the duration of the block. Raises Unreachable."""
+    target = await _target_of(spec, context.environ)
+    if isinstance(target, HttpEndpoint):
+        raise Unreachable("it is no program")
+    async with _start(target, spec, context, received, ended) as link:
+        yield link
+
+
+async def _target_of(spec: ServerSpec, environ: Environment) -> StdioCommand | HttpEndpoint:
+    """The program or URL, with the values of variables. Raises Unreachable."""
     try:
         await environ.prepare(spec)
         target = expand_target(spec, environ)
@@ -130,13 +171,21 @@ async def dial(
         raise Unreachable(error.message) from None
     for problem in malformed(spec):
         log.warning("%s: %s", spec.address, problem)
-    if isinstance(target, HttpEndpoint):
-        async with _dial_http(target, spec, environ, conversation, ended) as link:
-            yield link
-        return
+    return target
+
+
+@asynccontextmanager
+async def _start(
+    target: StdioCommand,
+    spec: ServerSpec,
+    context: LaunchContext,
+    received: Callable[[bytes], None],
+    ended: Callable[[], None],
+) -> AsyncGenerator[StdioLink]:
+    environ = context.environ
     try:
         async with _confined(launch_of(target, environ), target, environ) as (launch, box):
-            started = _running(launch, conversation.receive, ended)
+            started = _running(launch, received, ended)
             async with _counted(started, spec, context, box) as child:
                 yield StdioLink(child, spec, environ)
     except OSError as error:
@@ -213,6 +262,10 @@ class StdioLink:
 
     def unsent(self) -> tuple[bytes, ...]:
         return self._child.channel.unsent()
+
+    def kill(self) -> None:
+        """End the process and all that it started at once."""
+        self._child.kill()
 
     async def exit_reason(self, what: str, *, ended: bool) -> str:
         if ended:

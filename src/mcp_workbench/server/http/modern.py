@@ -283,11 +283,11 @@ class ModernExchange:
             return
         if not jsonrpc.answers(frame, self._id):
             response.stream()
-            response.send(event(frame[:-1]))
+            response.send(event(frame))
             return
         self._response = None
         if response.streaming:
-            response.send(event(frame[:-1]))
+            response.send(event(frame))
             response.end()
         elif jsonrpc.is_refusal(frame, self._id):
             response.plain(Reply(status_of(frame, self._id), frame, kind=JSON))

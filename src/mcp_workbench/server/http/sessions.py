@@ -27,7 +27,13 @@ from mcp_workbench.server.http.access import (
     refused,
 )
 from mcp_workbench.server.http.modern import VERSION
-from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream, is_event_id
+from mcp_workbench.server.http.streams import (
+    SILENCE,
+    EventStream,
+    PostStream,
+    Recorder,
+    is_event_id,
+)
 from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
@@ -136,6 +142,7 @@ class LegacySession:
     backlog = 0
     is_open = True
     _standalone: EventStream | None = None
+    recorder: Recorder | None = None  # with replicas
 
     def __init__(
         self, id: str, principal: str, endpoint: Endpoint, sessions: LegacySessions
@@ -185,6 +192,7 @@ class LegacySession:
         """The stream for messages that belong to no request."""
         if self._standalone is None:
             self._standalone = EventStream(0, primes=self._primes, on_detached=self._detached)
+            self._standalone.recorder = self.recorder
         return self._standalone
 
     @property
@@ -248,6 +256,8 @@ class LegacySession:
         self._streams += 1
         primes = self.host.era.revision == NEWEST_LEGACY
         post = PostStream(self._streams, response, ids, sessions.now, primes=primes)
+        if self.recorder is not None:
+            post.recorder = self.recorder
         for id in ids:
             self._posts[id] = post
         return post

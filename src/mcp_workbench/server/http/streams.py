@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from mcp_workbench.server.http.access import refused
 from mcp_workbench.transport.http.messages import ResponseWriter
@@ -16,10 +17,19 @@ LONGEST_ID = 40  # of an event: two counters
 RETRY = 1000  # milliseconds after which a host may reconnect
 
 
+class Recorder(Protocol):
+    """Keeps what a session streams where other replicas can read it."""
+
+    def opened(self, stream: int, ids: list[bytes]) -> None: ...
+    def sent(self, stream: int, count: int, frame: bytes) -> None: ...
+    def ended(self, stream: int) -> None: ...
+
+
 class EventStream:
     """One stream. If its response breaks, another can take over; the numbering of events continues."""
 
     response: ResponseWriter | None = None
+    recorder: Recorder | None = None  # with replicas
     _said_retry = False
     _count = 0
     _seen = 0  # the last event that was written to a response
@@ -49,7 +59,18 @@ class EventStream:
         self._bytes += len(frame)
         while len(kept) > KEPT_EVENTS or (self._bytes > KEPT_BYTES and len(kept) > 1):
             self._bytes -= len(kept.popleft()[1])
+        if self.recorder is not None:
+            self.recorder.sent(self.number, self._count, frame)
         self._write(self._count, frame)
+
+    def restore(self, events: Sequence[tuple[int, bytes]]) -> None:
+        """Put events before all others: those that another replica has numbered."""
+        kept = self._kept = deque() if self._kept is None else self._kept
+        first = kept[0][0] if kept else self._count + 1
+        for count, frame in reversed(events):
+            if count < first:
+                kept.appendleft((count, frame))
+                self._bytes += len(frame)
 
     def attach(
         self, response: ResponseWriter, after: int | None = None, headers: bytes = b""
@@ -75,7 +96,7 @@ class EventStream:
         retry = 0 if self._said_retry else RETRY
         self._said_retry = True
         self._seen = max(self._seen, count)
-        self.response.send(event(frame[:-1], self._id(count), retry))
+        self.response.send(event(frame, self._id(count), retry))
 
     def _id(self, count: int) -> bytes:
         return b"%d-%d" % (self.number, count)
@@ -128,6 +149,8 @@ class PostStream(EventStream):
         if self.committed:
             return
         self.committed = True
+        if self.recorder is not None:
+            self.recorder.opened(self.number, self._waiting)
         response, self.response = self.response, None
         if response is not None:
             self.attach(response, headers=self.headers)
@@ -172,6 +195,8 @@ class PostStream(EventStream):
             response.json(b"[%b]" % b",".join(self._held), self.headers)
 
     def _end_stream(self) -> None:
+        if self.recorder is not None and self.committed:
+            self.recorder.ended(self.number)
         if self.response is not None and not self.committed:
             self.response.stream(self.headers)  # all requests were cancelled: nothing to send
         self.end()

@@ -272,6 +272,7 @@ class ResponseWriter:
         "_gone",
         "_headers",
         "_keep_alive",
+        "_large",
         "_old",
         "streaming",
     )
@@ -283,6 +284,7 @@ class ResponseWriter:
         self._old = request.old
         self._bodiless = request.method == b"HEAD"
         self._gone: Callable[[], None] | None = None
+        self._large = 0  # bytes of the largest part that is queued, if it alone exceeds the backlog
         self.streaming = False
 
     @property
@@ -332,14 +334,29 @@ class ResponseWriter:
         connection.write(stream_head(headers, self._common(connection), chunked=not self._old))
 
     def send(self, data: bytes) -> None:
-        """Send a part of the stream. A reader that is far behind is disconnected."""
+        """Send a part of the stream. A reader that is far behind is disconnected.
+
+        One part may be larger than the backlog: what counts is how much waits behind it.
+        """
         connection = self._connection
         if connection is None:
             return
-        if connection.backlog > BACKLOG_BYTES:
+        if connection.backlog <= BACKLOG_BYTES:
+            self._large = 0
+        elif connection.backlog > BACKLOG_BYTES + self._large:
             connection.abort()
             return
-        connection.write(data if self._old else chunk(data))
+        if len(data) <= APART:
+            connection.write(data if self._old else chunk(data))
+            return
+        if len(data) > BACKLOG_BYTES:
+            self._large = max(self._large, len(data))
+        if self._old:
+            connection.write(data)
+        else:  # not copied, as the body of a whole response
+            connection.write(b"%x\r\n" % len(data))
+            connection.write(data)
+            connection.write(b"\r\n")
 
     def end(self) -> None:
         """End the stream."""

@@ -10,6 +10,7 @@ from mcp_workbench.transport.json_text import BOM, one_line
 
 FIELD_BYTES = 64  # for a field's name, in addition to the limit
 LINES = 1024  # that are split off at once: a list of many short ones is larger than their bytes
+LONG = 256 << 10  # bytes of data that are not copied more often than needed
 NAME_BYTES = 1024  # of an event's name and of its id, which is sent back in a header
 COMMENT = b":\n\n"  # keeps a stream alive
 
@@ -118,8 +119,16 @@ class EventReader:
 
 def event(data: bytes, id: bytes = b"", retry: int = 0) -> bytes:
     """Encode one event. Line breaks between JSON tokens become spaces: they would end the data."""
-    data = one_line(data.rstrip())
+    text: bytes | memoryview = one_line(data.rstrip()) if len(data) <= LONG else _long_line(data)
     lines = b"retry: %d\n" % retry if retry else b""
     if id:
         lines += b"id: %b\n" % id
-    return b"%bdata: %b\n\n" % (lines, data)
+    return b"".join((lines, b"data: ", text, b"\n\n"))  # a format would copy long data twice
+
+
+def _long_line(data: bytes) -> bytes | memoryview:
+    """The same without a copy, if it is one line with its end."""
+    end = data.find(b"\n")
+    if end == len(data) - 1 and data.find(b"\r") < 0:
+        return memoryview(data)[:end]
+    return one_line(data.rstrip())

@@ -253,7 +253,7 @@ class Exchange:
                     if event.name == "message":
                         await self._flowing.wait()
                         line = await _scanned(one_line(event.data))
-                        self._deliver_event(request, line)
+                        await self._deliver_event(request, line)
         except EventTooLarge:
             raise ResponseTooLarge("an event of it exceeds the limit", heard=True) from None
         except ResponseTooLarge:
@@ -262,20 +262,22 @@ class Exchange:
             self._cut = str(error)
         return reader
 
-    def _deliver_event(self, request: OutgoingRequest | None, line: bytes) -> None:
+    async def _deliver_event(self, request: OutgoingRequest | None, line: bytes) -> None:
         if request is None or request.answered:
             self._conversation.receive(_ended(line))
             return
         message = _decode(line)
+        if len(line) > json_text.HUGE:
+            await asyncio.sleep(0)  # to read it has taken long
         if request.is_listen and message is not None and message.method == CANCELLED:
             raise ExchangeFailed("the server ended it", heard=True)  # instead of a response
         own = b"%d" % request.number
-        if message is None or message.method or not (message.result or message.error):
+        if message is None:
             self._conversation.receive_on(request.number, _ended(line))
-        elif bytes(message.id) == own or message.error:
-            self._settle(request, line, message)
+        elif message.method or (bytes(message.id) != own and not message.error):
+            self._conversation.receive_decoded(message, request.number)
         else:
-            self._conversation.receive_on(request.number, _ended(line))
+            self._settle(request, line, message)
 
     # What the link itself takes from a response
 
