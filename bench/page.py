@@ -50,11 +50,9 @@ class Bench:
         entry = {"command": sys.executable, "args": [str(SERVER), "many", str(tools)]}
         config.write_text(json.dumps({"toolboxes": {"dev": {"mcpServers": {"many": entry}}}}))
         config.chmod(0o600)
-        argv = [sys.executable, "-m", "mcp_workbench", "serve", "--http", "0", "--config", config]
+        argv = self.command("serve", "--http", "0", "--config", str(config), *options)
         env = {**os.environ, "MCP_WORKBENCH_HOME": str(folder / "state")}
-        self.process = subprocess.Popen(
-            [*map(str, argv), *options], stderr=subprocess.PIPE, text=True, env=env
-        )
+        self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env)
         assert self.process.stderr is not None
         lines = [self.process.stderr.readline() for _ in range(2 + bool(options))]
         text = "".join(lines)
@@ -69,6 +67,9 @@ class Bench:
         info = {"name": "bench", "version": "1"}
         first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
         self.send("initialize", first)
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "mcp_workbench", *words]
 
     def send(self, method: str, params: Any) -> bytes:
         self._number += 1

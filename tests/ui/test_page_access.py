@@ -20,7 +20,7 @@ KEY = b"k" * 32
 NOW = 1_800_000_000.0
 TOKEN = "a-token-of-thirty-two-characters"
 READS = ["", "api/home", "api/events?topics=home", "api/calls", "static/x/app.js"]
-WRITES = ["api/call", "api/restart", "api/start", "api/switch/apply", "api/undo"]
+WRITES = ["api/call", "api/restart", "api/sign-in", "api/start", "api/switch/apply", "api/undo"]
 
 
 async def test_an_address_opens_the_page_once() -> None:
@@ -134,6 +134,21 @@ async def test_without_tokens_the_page_is_for_loopback_even_where_hosts_come_fro
     both = HttpSettings(allowed_hosts=("bench.example",), token=TOKEN)
     async with opened_page(http=both) as visitor:
         assert (await visitor.get("api/home", host="bench.example")).status == 200
+
+
+async def test_behind_tls_the_page_works_under_its_name_and_for_no_other_origin() -> None:
+    both = HttpSettings(allowed_hosts=("bench.example",), token=TOKEN)
+    async with opened_page(http=both) as visitor:
+        statuses = [
+            (await visitor.post("api/start", {}, host="bench.example", origin=origin)).status
+            for origin in ("https://bench.example", "https://evil.example", "http://bench.example")
+        ]
+        hosts = await visitor.port.ask(
+            b"{}", {"host": "bench.example", "origin": "https://bench.example"}
+        )
+
+        assert statuses == [200, 403, 403]
+        assert hosts.status == 403  # `/mcp` is for origins that are listed
 
 
 async def test_behind_tls_the_cookie_is_secure() -> None:

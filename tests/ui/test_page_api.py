@@ -322,6 +322,7 @@ def test_no_path_of_the_api_writes_an_entry() -> None:
     assert set(api._writes) == {  # pyright: ignore[reportPrivateUsage]
         "call",
         "restart",
+        "sign-in",
         "start",
         "switch/preview",
         "switch/apply",

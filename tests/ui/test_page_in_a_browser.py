@@ -9,20 +9,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.kit.config import config_file, demo_server, program_entry
 from tests.kit.results import Json
-from tests.ui.browser import CHROMIUM, Chromium, Page, browser
+from tests.ui.browser import CHROMIUM, Chromium, Page
+from tests.ui.browser_scene import SERVER, Bench, bench, show, started
 from tests.ui.page_server import MARKUP
 
 pytestmark = [
@@ -31,10 +27,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed"),
 ]
 ROOT = Path(__file__).parents[2]
-SERVER = str(Path(__file__).with_name("page_server.py"))
 AXE = ROOT / ".node-ui/node_modules/axe-core/axe.min.js"
-SCREENSHOTS = os.environ.get("UI_SCREENSHOTS", "")
-ALL_SCREENSHOTS = os.environ.get("UI_ALL_SCREENSHOTS", "")
 VIEWS = {
     "#/": "Servers",
     "#/server/dev/files": "What happened",
@@ -47,83 +40,6 @@ MISSING = {"command": "no-such-program", "args": ["--stdio"]}
 CRASHES = {"command": "sh", "args": ["-c", "echo 'KeyError: DATABASE_URL is not set' >&2; exit 3"]}
 
 
-class Bench:
-    """`serve --http --ui` in a process, which can be ended and started again on its port."""
-
-    def __init__(self, config: Path) -> None:
-        self.config = config
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
-        own = {"MCP_WORKBENCH_HOME": str(config.parent / "state"), "HOME": str(config.parent)}
-        self.env = {**os.environ, **own, "PATH": "/usr/local/bin:/usr/bin:/bin"}
-        self._process: subprocess.Popen[str] | None = None
-
-    def start(self) -> str:
-        """Start it. An address that opens its page."""
-        argv = [sys.executable, "-m", "mcp_workbench", "serve", "--http", str(self.port), "--ui"]
-        self._process = subprocess.Popen(
-            [*argv, "--config", str(self.config)], stderr=subprocess.PIPE, text=True, env=self.env
-        )
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if found := re.search(r"page: (\S+)", line):
-                return found[1]
-        raise AssertionError("it has ended")
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            self._process.communicate(timeout=30)
-            self._process = None
-
-    def calls(
-        self, count: int, *, server: str = "files", tool: str = "tool_0001", path: str = "src/a.py"
-    ) -> None:
-        """Calls of a host over HTTP, all on one connection."""
-        from http.client import HTTPConnection
-
-        http = HTTPConnection("127.0.0.1", self.port)
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-        }
-
-        def send(method: str, params: Any, id: int | None) -> None:
-            message = {"jsonrpc": "2.0", "method": method, "params": params}
-            whole = message if id is None else {**message, "id": id}
-            http.request("POST", "/mcp", json.dumps(whole), headers)
-            response = http.getresponse()
-            response.read()
-            if session := response.headers.get("mcp-session-id"):
-                headers["mcp-session-id"] = session
-
-        info = {"name": "claude-code", "version": "2.1"}
-        first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
-        send("initialize", first, 1)
-        send("notifications/initialized", {}, None)
-        target = {"toolbox": "dev", "server": server, "tool": tool}
-        arguments = {"tool": target, "arguments": {"path": path}}
-        for number in range(count):
-            send("tools/call", {"name": "use_tool", "arguments": arguments}, number + 2)
-        http.close()
-
-
-@contextmanager
-def bench(folder: Path, servers: Json, **more: Any) -> Generator[tuple[Bench, str]]:
-    it = Bench(config_file(folder, servers, **more))
-    try:
-        yield it, it.start()
-    finally:
-        it.stop()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Chromium]:
-    with browser() as it:
-        yield it
-
-
 def servers() -> Json:
     return {
         "files": program_entry(SERVER, "many", "60"),
@@ -133,24 +49,14 @@ def servers() -> Json:
     }
 
 
-def started(page: Page, *states: str) -> None:
-    """Press the button that starts all servers, and wait until it has an effect."""
-    page.click("h1 button.main")
-    for state in states:
-        page.wait(f"document.body.innerText.includes({json.dumps(state)})")
-
-
-def show(page: Page, name: str, folder: Path) -> None:
-    place = SCREENSHOTS if name.startswith("ui-") else ALL_SCREENSHOTS
-    page.screenshot(Path(place or folder) / f"{name}.png")
-
-
 def test_a_person_finds_what_is_broken_why_and_what_to_do(
     chromium: Chromium, tmp_path: Path
 ) -> None:
     with bench(tmp_path, servers()) as (it, address):
         page = chromium.page(1280, 960)
         page.open(address)
+        page.wait("document.body.innerText.includes('Connect a host')")
+        before = page.text("main")
         started(page, "2 of 4 servers need attention", "command not found", "exit status 3")
         text = page.text(".ills")
         page.wait("document.body.innerText.includes('fewer than')")
@@ -158,10 +64,13 @@ def test_a_person_finds_what_is_broken_why_and_what_to_do(
         page.wait("document.body.innerText.includes('30 calls in the last hour')")
         show(page, "ui-home", tmp_path)
 
+        assert "not known yet whether they work. Start all and check finds out" in before
+        assert "not known before the servers were started" in before
         assert "dev/search" in text
         assert "install no-such-program, or write its absolute path" in text
         assert "DATABASE_URL is not set here" in text
         assert "mcp-workbench doctor dev/search" in text
+        assert "not known yet whether" not in page.text("main")
         assert page.complaints() == []
 
 
@@ -463,40 +372,6 @@ def test_calls_appear_as_they_end(chromium: Chromium, tmp_path: Path) -> None:
         show(page, "ui-calls", tmp_path)
 
         assert "claude-code" in page.text(".detail")
-        assert page.complaints() == []
-
-
-def test_arguments_are_shown_as_text_where_the_audit_keeps_them(
-    chromium: Chromium, tmp_path: Path
-) -> None:
-    servers = {
-        "kept": program_entry(SERVER, "many", "3", auditArguments=True),
-        "files": program_entry(SERVER, "many", "3"),
-    }
-    with bench(tmp_path, servers, audit={"file": "calls.jsonl"}) as (it, address):
-        page = chromium.page(1280, 1040)
-        page.open(address)
-        started(page, "Ready")
-        page.go("#/calls")
-        page.wait("document.body.innerText.includes('No call yet')")
-        it.calls(1, server="kept", path=MARKUP)
-        page.wait("document.querySelectorAll('.window tbody tr').length === 1")
-        page.click(".window tbody tr")
-        page.wait("document.querySelector('.arguments')")
-        text = page.text(".arguments")
-        show(page, "arguments", tmp_path)
-        it.calls(1)
-        page.wait("document.querySelectorAll('.window tbody tr').length === 2")
-        page.click(".window tbody tr")
-        page.wait("document.querySelector('.detail .keep')")
-        without = page.text(".detail")
-        show(page, "no-arguments", tmp_path)
-
-        assert json.loads(text) == {"path": MARKUP}
-        assert "the audit keeps no arguments of this server" in without
-        assert '"auditArguments": true' in without
-        assert page.evaluate("document.title") == "Calls · MCP Workbench"
-        assert page.evaluate("document.querySelectorAll('#app script, #app img').length") == 0
         assert page.complaints() == []
 
 

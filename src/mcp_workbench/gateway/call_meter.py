@@ -8,8 +8,9 @@ are not measured.
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.call_stats import CallStats, RecentCall, StatsSnapshot
@@ -28,30 +29,23 @@ if TYPE_CHECKING:
 
 BATCH = 256  # calls
 
-_Target = tuple["Route | None", "ToolIdentifier", str, "View", tuple[str, str], str]
+# All of these at once, in one step of the interpreter. A host's session knows who sent the call.
+_facts_of = attrgetter(
+    "route", "view", "session", "started", "connecting", "sent", "answered", "passed", "is_resent",
+    "parent", "record",
+)  # fmt: skip
+_Target = tuple["ToolIdentifier", str, tuple[str, str], str]  # tool, method, host, door
 _Names = tuple[str, str, str, str, str, str, bool, bool]
-_Ended = tuple[_Target, str, bool, int, int, bool, "_Times", bool, str, int]
-_Times = tuple[float, float, float, float, float]  # started, connecting, sent, answered, ended
+_Ended = tuple[tuple[Any, ...], _Target | None, str, bool, int, int, float]
 
 
 class AnswerClock(Interceptor):
     """Notes when the outcome was known, before anything else looks at it."""
 
-    failures_only = True  # results that are relayed as they are have the other clock
+    failures_only = True  # of results that are relayed as they are, the call itself notes it
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
         call.answered = monotonic()
-        return outcome
-
-
-class RelayClock(Interceptor):
-    """Notes when the answer was there of a call whose result is relayed as it is."""
-
-    records = True
-
-    def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
-        if not call.answered:
-            call.answered = monotonic()
         return outcome
 
 
@@ -85,7 +79,7 @@ class CallMeter(Interceptor):
         self._looks += 1
         self._watches += calls
         if self._looks == 1:
-            self._stop = self._gateway.intercept(RelayClock(), self, first=(AnswerClock(),))
+            self._stop = self._gateway.intercept(self, first=(AnswerClock(),))
         if calls:
             self._stats.keep_recent(keep=True)
         ended = False
@@ -160,51 +154,33 @@ class CallMeter(Interceptor):
             size = len(outcome.result)
         else:
             word, is_error, _, size = summary_of(call, outcome)
-        request, ended = call.request, self._ended
-        ended.append(
-            (
-                (call.route, request.tool, request.method, call.view, call.host, call.door),
-                word,
-                is_error,
-                _arguments_size(request),
-                size,
-                bool(call.passed),
-                (call.started, call.connecting, call.sent, call.answered, end),
-                call.is_resent,
-                call.parent,
-                call.record,
-            )
-        )
+        facts, request, ended = _facts_of(call), call.request, self._ended
+        target = None
+        if facts[0] is None or facts[2] is None:  # no route, or no session
+            target = request.tool, request.method, call.host, call.door
+        ended.append((facts, target, word, is_error, _arguments_size(request), size, end))
         if len(ended) >= BATCH:
             self._count()
         return outcome
 
     def _count(self) -> None:
         ended, self._ended = self._ended, []
-        known: dict[_Target, _Names] = {}
+        known: dict[tuple[Any, ...], _Names] = {}
         add, number = self._stats.add, self._stats.calls
-        for (
-            target,
-            word,
-            is_error,
-            sent,
-            size,
-            has_waited,
-            times,
-            is_resent,
-            parent,
-            record,
-        ) in ended:
-            names = known.get(target)
+        for facts, target, word, is_error, sent, received, end in ended:
+            route, view, session, started, connecting, at, answered, passed, *rest = facts
+            key = route, view, session, target
+            names = known.get(key)
             if names is None:
-                names = known[target] = self._names(target)
+                names = known[key] = self._names(*key)
             host, principal, door, toolbox, server, tool, is_configured, is_tool = names
-            queue, start, at_server, own = _parts(times, has_waited=has_waited)
+            waited = connecting > 0 or bool(passed)  # otherwise it went straight to its server
+            queue, at_server, own = _parts(started + connecting, at, answered, end, waited=waited)
             number += 1
             add(
                 RecentCall(
                     number,
-                    times[4],
+                    end,
                     host,
                     principal,
                     door,
@@ -214,22 +190,25 @@ class CallMeter(Interceptor):
                     word,
                     is_error,
                     sent,
-                    size,
+                    received,
                     queue,
-                    start,
+                    connecting,
                     at_server,
                     own,
-                    is_resent,
-                    parent,
-                    record,
+                    *rest,
                 ),
                 is_configured=is_configured,
                 is_tool=is_tool,
             )
 
-    def _names(self, target: _Target) -> _Names:
+    def _names(
+        self, route: Route | None, view: View, session: Any, target: _Target | None
+    ) -> _Names:
         """What is shown of where calls came from and went to."""
-        route, tool, method, view, host, door = target
+        if target is None and route is not None:
+            target = route.tool, route.method, session.host, session.door
+        assert target is not None  # noqa: S101 - for the type
+        tool, method, host, door = target
         is_tool = method == TOOLS_CALL
         return (
             _cut(host[0]),
@@ -243,19 +222,18 @@ class CallMeter(Interceptor):
         )
 
 
-def _parts(times: _Times, *, has_waited: bool) -> tuple[float, float, float, float]:
-    """Seconds in the queue, until its server was ready, at the server, and with us."""
-    started, connecting, sent, answered, end = times
+def _parts(
+    ready: float, sent: float, answered: float, end: float, *, waited: bool
+) -> tuple[float, float, float]:
+    """Seconds in the queue, at the server, and with us. `ready` is when nothing more had to start."""
     if not sent:
-        before = end - started - connecting
-        waited = connecting > 0 or has_waited
-        return (before, connecting, 0.0, 0.0) if waited else (0.0, connecting, 0.0, before)
+        return (end - ready, 0.0, 0.0) if waited else (0.0, 0.0, end - ready)
     if answered < sent:
         answered = end
-    before, own = sent - started - connecting, end - answered
-    if connecting > 0 or has_waited:
-        return before, connecting, answered - sent, own
-    return 0.0, 0.0, answered - sent, own + before  # it went straight to its server
+    own = end - answered
+    if waited:
+        return sent - ready, answered - sent, own
+    return 0.0, answered - sent, own + sent - ready
 
 
 def _arguments_size(request: CallRequest) -> int:

@@ -58,9 +58,10 @@ class Call(ResponseHandler):
     approval: Approval | None = None  # a person's, if its tool needs one
     results_owner: object = None  # who may read on in a result that is cut; nobody: it is not cut
     explains = False  # the outcome may have hints for its reader
+    session: Any = None  # of the host that sent it
     parent = ""  # the script that made it
     sent = 0.0  # when it was sent last, by the monotonic clock; 0: never
-    answered = 0.0  # when its server's answer was there, if somebody measures
+    answered = 0.0  # when its server's answer was there, if somebody looks at it
     connecting = 0.0  # seconds that it has waited for its server to be ready
     is_resent = False
     record = 0  # the number of its line in the audit

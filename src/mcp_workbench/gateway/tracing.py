@@ -30,7 +30,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from mcp_workbench import __version__
 from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.spec import HttpEndpoint
-from mcp_workbench.gateway.call_meter import AnswerClock, RelayClock
+from mcp_workbench.gateway.call_meter import AnswerClock
 from mcp_workbench.gateway.call_summary import LONGEST_NAME, summary_of
 from mcp_workbench.gateway.interceptors import CallOutcome, Interceptor, Rejected
 from mcp_workbench.upstream.connection import Ready
@@ -196,7 +196,7 @@ def tracing_of(environ: Mapping[str, str]) -> Tracing:
 
 def traced_by(tracing: CallTracing) -> Tracing:
     """Return this with what notes when a server has answered."""
-    return Tracing((RelayClock(), tracing), (AnswerClock(),))
+    return Tracing((tracing,), (AnswerClock(),))
 
 
 # Spans

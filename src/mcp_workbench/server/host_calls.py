@@ -117,6 +117,7 @@ class HostCall(Call):
             if route is None or not (route.recorders or route.observers):
                 self.session.reply(self.id, result)
                 return
+            self.answered = monotonic()
             relayed = Relayed(result)
             observe(route.recorders, self, relayed)
             self.session.reply(self.id, result)

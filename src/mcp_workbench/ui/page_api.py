@@ -22,7 +22,7 @@ from mcp_workbench.ui.page_events import PageEvents, PageStream
 from mcp_workbench.ui.page_hosts import connections
 from mcp_workbench.ui.page_locks import lock_changes
 from mcp_workbench.ui.page_numbers import BATCH, call_rows, numbers
-from mcp_workbench.ui.page_routes import NOT_FOUND, api_reply
+from mcp_workbench.ui.page_routes import NOT_FOUND, api_reply, is_local
 from mcp_workbench.ui.page_tools import PAGE, ToolLine
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ MOST_RECENT = 10_000  # calls of one answer
 
 Query = dict[str, str]
 T = TypeVar("T")
+SIGN_IN = "sign-in"
+ELSEWHERE = api_reply(
+    403,
+    b'{"error":"a browser comes back to this machine only: sign in with the command","code":"elsewhere"}',
+)
 BUSY = api_reply(503, b'{"error":"too many requests at once","code":"busy"}')
 
 
@@ -92,6 +97,7 @@ class PageApi:
         self._writes: dict[str, Callable[[bytes], Awaitable[Any]]] = {
             "call": self._call,
             "restart": self._restart,
+            SIGN_IN: self._sign_in,
             "start": self._start,
             "switch/preview": self._preview,
             "switch/apply": self._apply,
@@ -104,6 +110,9 @@ class PageApi:
             return
         work: Callable[[], Awaitable[Any]] | None = None
         if request.method == b"POST":
+            if path == SIGN_IN and not is_local(request):
+                response.plain(ELSEWHERE)
+                return
             if write := self._writes.get(path):
                 work = partial(write, bytes(request.body))
         elif read := self._reads.get(path):
@@ -205,6 +214,10 @@ class PageApi:
         address = _decoded(body, Address)
         restart(self.documents.gateway, ServerAddress(address.toolbox, address.server))
         return {"ok": True}
+
+    async def _sign_in(self, body: bytes) -> Any:
+        address = _decoded(body, Address)
+        return await self.documents.sign_ins.begin(ServerAddress(address.toolbox, address.server))
 
     async def _start(self, body: bytes) -> Any:
         """Start all servers that nobody has used yet, so that one sees which of them can't be started."""

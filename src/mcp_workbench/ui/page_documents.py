@@ -20,6 +20,7 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.ui.page_log import LogLine, ServerLog, StateChange, Timeline
 from mcp_workbench.ui.page_numbers import Minute, curve
 from mcp_workbench.ui.page_sessions import now
+from mcp_workbench.ui.page_sign_ins import PageSignIn, PageSignIns, can_sign_in
 from mcp_workbench.ui.page_tools import NAME, Budget, KnownTools, ServerTools
 from mcp_workbench.upstream.connection import Connection, Ready
 from mcp_workbench.upstream.reports import process_group
@@ -112,6 +113,8 @@ class ServerPage(msgspec.Struct, frozen=True, rename="camel"):
     seconds: float = 0.0  # that it took to start
     age: float | None = None  # seconds since it said so, if it is not connected now
     sign_in: str = ""
+    can_sign_in: bool = False
+    signing_in: PageSignIn | None = None
     complaints: tuple[str, ...] = ()
     skipped: int = 0
     scope: str = ""
@@ -128,6 +131,7 @@ class Documents:
         self.url = url
         self.tools = KnownTools(gateway.view)
         self.timeline = Timeline()
+        self.sign_ins = PageSignIns(gateway)
         self._fixes: dict[tuple[ServerAddress, str], Fix] = {}
 
     @property
@@ -252,6 +256,8 @@ class Documents:
             scope=spec.scope,
             lock=spec.lock if self._gateway.snapshot.lock is not None else "",
             sign_in=_sign_in(spec, line),
+            can_sign_in=can_sign_in(spec),
+            signing_in=self.sign_ins.find(address),
         )
         return self._described(page, spec, live)
 

@@ -199,6 +199,11 @@ class PageRoutes:
         self._api.close()
 
 
+def is_local(request: HttpRequest) -> bool:
+    """Whether the browser reaches the page by an address of its own machine."""
+    return is_loopback(_name(request.headers.get(b"host", b"")))
+
+
 def _name(host: bytes) -> str:
     text = host.decode("latin-1").lower()
     name = text.rpartition(":")[0] if not text.endswith("]") and ":" in text else text

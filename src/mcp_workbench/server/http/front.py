@@ -14,6 +14,7 @@ from mcp_workbench.server.http.access import (
     NEVER,
     NOT_FOUND,
     SILENT,
+    WRONG_ORIGIN,
     Access,
     Identity,
     Principal,
@@ -98,6 +99,9 @@ class HttpFront:
         if path.startswith(PAGES) and self._has_pages:
             return self._admit_visit(request)
         if (foreign := self.access.foreign(request)) is not None:
+            page = self.page if foreign is WRONG_ORIGIN else None
+            if page is not None and page.owns(path):  # it allows its own origin, and no other
+                return page.admit(request)
             return foreign
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
             return self._admit_beside(request, path)

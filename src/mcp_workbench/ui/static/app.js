@@ -330,6 +330,7 @@ function Home() {
   const it = home.value;
   if (it === null) return html`<p class="boot">Connecting to the workbench …</p>`;
   const ill = attention.value;
+  const unknown = it.servers.filter(one => one.state === "asleep" && one.tools === null).length;
   return html`
     <div class="title">
       <h1 class=${ill.length ? "bad" : it.servers.every(one => one.state === "asleep") ? "rest" : "good"}>
@@ -342,9 +343,11 @@ function Home() {
         <span>${it.mode} mode</span><span>running for ${duration(it.seconds)}</span><span>version ${it.version}</span>
       </p>
     </div>
+    ${unknown > 0 && html`<p class="hint"><${Icon} name="eye" /> <span>Servers start with their first call, so it is not known yet whether ${unknown === it.servers.length ? "they work" : `${plural(unknown, "idle server")} ${unknown === 1 ? "works" : "work"}`}.${" "}
+      <strong>Start all and check</strong> finds out, and shows what is broken, why, and how to repair it.</span></p>`}
     ${it.warnings.map(text => html`<${Problem} kind="doubtful" text=${text} />`)}
     ${ill.length > 0 && html`<section aria-labelledby="attention">
-      <h2 id="attention">Needs attention</h2>
+      <h2 id="attention">Needs attention <small>after a repair, press Restart</small></h2>
       <ul class="ills">${ill.map(one => html`<${Ill} key=${`${one.toolbox}/${one.server}`} it=${one} />`)}</ul>
     </section>`}
     <div class="cards">
@@ -395,10 +398,12 @@ function Ill({it}) {
 }
 
 export function Why({it}) {
+  const login = it.fix.command.startsWith("mcp-workbench login ");
+  const away = route.value[0] !== "server"; // there it is below
   return html`<dl class="why">
     <dt>Why</dt><dd class="mono">${it.reason || "it gives no reason"}</dd>
-    ${it.fix.text && html`<dt>Fix</dt><dd>${it.fix.text}</dd>`}
-    ${it.fix.command && html`<dt>${it.fix.text ? "More" : "Fix"}</dt><dd><${Copy} text=${it.fix.command} /></dd>`}
+    ${(it.fix.text || it.fix.command) && html`<dt>Fix</dt><dd>${it.fix.text && html`<div>${it.fix.text}${login && away && html`: <a class="button" href=${to("server", it.toolbox, it.server)}>Sign in …</a>`}</div>`}
+      ${it.fix.command && html`<${Copy} text=${it.fix.command} label=${!it.fix.text ? "" : login ? "does the same, at a terminal" : it.fix.command.startsWith("mcp-workbench doctor ") ? "says more, at a terminal" : "at a terminal"} />`}</dd>`}
   </dl>`;
 }
 
@@ -422,8 +427,8 @@ function Tokens({it}) {
   return html`<${Card} title="Tokens in every request" note=${it.unread ? `${plural(it.unread, "server")} not read yet` : ""}>
     <p class="figure">${saved > 0 ? html`${saved} % <small>fewer than with every tool listed</small>` : html`${number(shown)} <small>tokens</small>`}</p>
     <dl class="bars">
-      <dt>Listed directly</dt><dd><i style=${{width: `${direct / most * 100}%`}}></i><span>${number(direct)}</span></dd>
-      <dt>Through the workbench</dt><dd class="ours"><i style=${{width: `${shown / most * 100}%`}}></i><span>${number(shown)}</span></dd>
+      <dt>Listed directly</dt><dd>${direct ? html`<i style=${{width: `${direct / most * 100}%`}}></i><span>${number(direct)}</span>` : html`<span class="faint">not known before the servers were started</span>`}</dd>
+      <dt>Through the workbench</dt><dd class="ours"><i style=${{width: `${direct ? shown / most * 100 : 2}%`}}></i><span>${number(shown)}</span></dd>
     </dl>
     <p class="faint">menu ${number(menu)}, instructions ${number(instructions)}; estimates</p>
   <//>`;

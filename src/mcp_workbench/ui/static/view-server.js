@@ -1,6 +1,6 @@
 // One server: why it is in its state, what happened, what it writes, what it is.
 import {html, useState, useEffect, useRef} from "./vendor/view.js";
-import {api, clock, copy, duration, follow, plural, Card, Copy, Empty, Icon, Problem, Restart, State, to, Why} from "./app.js";
+import {act, api, clock, copy, duration, follow, plural, Card, Copy, Empty, Icon, Problem, Restart, State, to, Why} from "./app.js";
 
 export default function Server({path: [toolbox, server]}) {
   const [it, set] = useState(null);
@@ -20,7 +20,8 @@ export default function Server({path: [toolbox, server]}) {
       <h1>${server} <${State} it=${line} /> <${Restart} it=${line} /></h1>
       <p class="sub">${it.name && html`<span>${it.name} ${it.version}</span>`}${it.age !== null && html`<span>as it was ${duration(it.age)} ago: it is not connected now</span>`}</p>
     </div>
-    ${line.reason && html`<section class="ill"><${Why} it=${line} /></section>`}
+    ${line.reason && html`<section class="ill"><${Why} it=${line} />${it.signIn && html`<${SignIn} it=${it} />`}</section>`}
+    ${!it.signIn && it.signingIn && html`<section><${SignInState} it=${it.signingIn} /></section>`}
     ${it.complaints.map(text => html`<${Problem} kind="doubtful" text=${text} />`)}
     <div class="columns">
       <div>
@@ -68,4 +69,34 @@ function Log({lines}) {
   const moved = event => { const {scrollTop, clientHeight, scrollHeight} = event.target; end.current = scrollHeight - scrollTop - clientHeight < 8; };
   return html`<pre class="log" tabindex="0" role="log" aria-label="stderr" ref=${box} onScroll=${moved}>${lines.map(one => html`<span class=${one.ours ? "ours" : ""}>${clock(one.time)}  ${one.text}${"\n"}</span>`)}</pre>
     <button type="button" class="quiet" onClick=${() => copy(lines.map(one => one.text).join("\n"))}><${Icon} name="copy" /> Copy all</button>`;
+}
+
+// The same as the command, where the browser is on the machine to which it has to come back.
+const LOCAL = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+const OPENABLE = /^(https:\/\/|http:\/\/(localhost|127(\.\d+){3}|\[::1\])[:/])/;
+
+function SignIn({it}) {
+  const [state, set] = useState("");
+  const {toolbox, server} = it.line;
+  async function press() {
+    set("…");
+    try { await act("sign-in", {toolbox, server}); set(""); } catch (error) { set(error.message); }
+  }
+  if (!it.canSignIn || !LOCAL.test(location.hostname)) return null;
+  return html`<div class="signing">
+    ${it.signingIn && html`<${SignInState} it=${it.signingIn} />`}
+    ${it.signingIn?.state !== "waiting" && html`<p><button type="button" class="main" onClick=${press} disabled=${state === "…"}>${state === "…" ? "Asking the server …" : "Sign in"}</button> <span class="faint">shows the address first; nothing is opened yet</span></p>`}
+    ${state.length > 1 && html`<${Problem} text=${state} />`}
+  </div>`;
+}
+
+function SignInState({it}) {
+  if (it.state === "done") return html`<p role="status"><span class="state good"><${Icon} name="tick" /> Signed in at ${it.issuer}</span></p>`;
+  if (it.state === "failed") return html`<${Problem} text=${`The sign-in failed: ${it.reason}`} />`;
+  return html`<div role="status">
+    <p>Sign in at <strong>${it.issuer}</strong>. It opens in a new tab, which then comes back to this machine:</p>
+    <pre class="address" dir="ltr">${it.url}</pre>
+    ${OPENABLE.test(it.url) && html`<p><a class="button" href=${it.url} target="_blank" rel="noopener noreferrer">Open this address</a></p>`}
+    <p class="faint"><${Icon} name="start" /> Waiting for you, ten minutes at most.</p>
+  </div>`;
 }
