@@ -23,7 +23,7 @@ try {
   page.on("requestfinished", request => note(`${request.method()} ${request.url()}`));
   page.on("requestfailed", request => note(`failed: ${request.method()} ${request.url()}`));
   // Until its configuration is there, the page replaces the switch, and a press of the old one has no effect.
-  await page.goto(url, {waitUntil: "networkidle0"});
+  await page.goto(url, {waitUntil: "networkidle2"});
   note("press the switch");
   await page.waitForFunction(() => {
     const connect = document.querySelector("input[role=switch]");
