@@ -8,6 +8,7 @@ import puppeteer from "puppeteer-core";
 
 const [chromium, url, screenshot] = process.argv.slice(2);
 const PATIENCE = {timeout: 60_000, polling: 100};
+const seen = []; // what the page did, for a failure
 const browser = await puppeteer.launch({
   executablePath: chromium,
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
@@ -15,9 +16,20 @@ const browser = await puppeteer.launch({
 });
 try {
   const page = await browser.newPage();
-  await page.goto(url, {waitUntil: "domcontentloaded"});
-  const connect = await page.waitForSelector("input[role=switch]", PATIENCE);
-  await connect.evaluate(element => element.click());
+  const started = Date.now();
+  const note = text => seen.push(`${Date.now() - started} ms: ${text}`);
+  page.on("console", message => note(`console: ${message.text()}`));
+  page.on("pageerror", error => note(`error: ${error.message}`));
+  page.on("requestfinished", request => note(`${request.method()} ${request.url()}`));
+  page.on("requestfailed", request => note(`failed: ${request.method()} ${request.url()}`));
+  // Until its configuration is there, the page replaces the switch, and a press of the old one has no effect.
+  await page.goto(url, {waitUntil: "networkidle2"});
+  note("press the switch");
+  await page.waitForFunction(() => {
+    const connect = document.querySelector("input[role=switch]");
+    connect?.click();
+    return connect !== null;
+  }, PATIENCE);
   await press(page, "label", "Apps");
   await page.waitForFunction(() => /MCP Apps \([1-9]/.test(document.body.innerText), PATIENCE);
   const apps = await page.$$eval("button.list-item", buttons => buttons.map(one => one.innerText));
@@ -34,7 +46,7 @@ try {
   console.log(JSON.stringify(shown));
 } catch (error) {
   const [page] = (await browser.pages()).slice(-1);
-  console.error(`the page shows:\n${await page.evaluate(() => document.body.innerText)}`);
+  console.error(`the page shows:\n${await page.evaluate(() => document.body.innerText)}\n${seen.join("\n")}`);
   throw error;
 } finally {
   await browser.close();

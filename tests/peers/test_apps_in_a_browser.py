@@ -137,5 +137,5 @@ def in_a_browser(workplace: Path, page: str, folder: Path) -> dict[str, list[str
         text=True,
         timeout=SECONDS,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + (folder / "inspector.log").read_text()
     return json.loads(done.stdout)

@@ -21,9 +21,12 @@ from tests.kit.config import entry, write_config
 from tests.kit.results import use_tool
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
-pytestmark = pytest.mark.skipif(
-    not (PROMETHEUS and PROMTOOL), reason="prometheus and promtool are not installed"
-)
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.skipif(
+        not (PROMETHEUS and PROMTOOL), reason="prometheus and promtool are not installed"
+    ),
+]
 PATIENCE = 60.0  # seconds for Prometheus to start and scrape once
 TOKENS = {"SCRAPE_TOKEN": "of-the-one-who-scrapes", "HOST_TOKEN": "of-the-hosts-of-this-port"}
 

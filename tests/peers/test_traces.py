@@ -19,6 +19,8 @@ from tests.kit.command import serving
 from tests.kit.config import write_config
 from tests.kit.forked import COMMAND
 
+pytestmark = pytest.mark.peers
+
 HERE = Path(__file__).parent
 PATIENCE = 30.0  # seconds: three processes load the SDK
 SERVER, CLIENT = 2, 3  # kinds of spans
