@@ -123,17 +123,17 @@ SERVER: dict[str, tuple[str, Made, list[Asked]]] = {
     "the cursor of prompts": (
         "prompts/list",
         result(b'{"prompts":[],"nextCursor":X}'),
-        [("prompts/list", {})],
+        [("prompts/list", {}), PROMPT],
     ),
     "the scope of a list": (
         "prompts/list",
         result(b'{"prompts":[],"cacheScope":X}'),
-        [("prompts/list", {})],
+        [("prompts/list", {}), PROMPT],
     ),
     "how long a list lasts": (
         "prompts/list",
         result(b'{"prompts":[],"ttlMs":X}'),
-        [("prompts/list", {})],
+        [("prompts/list", {}), PROMPT],
     ),
     "resources": ("resources/list", result(b'{"resources":X}'), [("resources/list", {}), READ]),
     "a resource": (
