@@ -167,7 +167,7 @@ async def _front_of(
     async with replica_of(cluster, scope, most) as replica, placed_servers(gateway, replica):
         limits = SharedLimits(replica.engine, replica.me.id, scope.start)
         scope.start(limits.run(gateway), "limits of principals")
-        share_state(gateway, replica)
+        await share_state(gateway, replica)
         yield ClusterFront(gateway.view, scope, replica)
 
 

@@ -126,7 +126,9 @@ class Cluster:
         self._environ = {k: v for k, v in os.environ.items() if not k.startswith("MCP_WORKBENCH_")}
         self._environ |= {"CLUSTER_URL": engine.url, "CLUSTER_KEY": KEY, "HOME": str(folder)}
         self._environ |= {name.upper(): token for name, token in TOKENS.items()}
-        self.replicas = [ReplicaProcess(folder, path, self._environ) for _ in range(count)]
+        # As on machines of their own: they share no state folder.
+        homes = [{"MCP_WORKBENCH_HOME": str(folder / f"state {i}")} for i in range(count)]
+        self.replicas = [ReplicaProcess(folder, path, self._environ | home) for home in homes]
         self.balancer_port = free_port()
         self._balancer: subprocess.Popen[bytes] | None = None
 
@@ -191,6 +193,20 @@ backend replicas
   http-request set-header Host 127.0.0.1
 {servers}
 """
+
+    def command(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run one of our commands with the configuration of the replicas."""
+        config = str(self.folder / "workbench-config.json")
+        return subprocess.run(
+            [sys.executable, "-m", "mcp_workbench", *words, "--config", config],
+            env=self._environ | environ,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START,
+            check=False,
+        )
 
     def alone(self, folder: Path) -> ReplicaProcess:
         """The same configuration without a cluster."""

@@ -21,7 +21,9 @@ from mcp_workbench.cluster.records import (
     session_name,
     write_record,
 )
+from mcp_workbench.cluster.shared_credentials import SharedCredential
 from mcp_workbench.cluster.shared_results import ResultRecord
+from mcp_workbench.upstream.oauth.store import LARGEST
 
 KEY = b"0123456789abcdef0123456789abcdef"
 RECORD = SessionRecord("s", "a", 1, "alice", "/mcp", b"{}", "127.0.0.1", 1, ("dev",), b'"info"')
@@ -32,7 +34,8 @@ ID, OTHER = "0123456789ab", "ba9876543210"
 def test_a_value_that_no_replica_wrote_does_not_exist(value: bytes) -> None:
     assert ValueSeal(KEY).open(b"name", value) is None
     kinds = ((SessionRecord, LONGEST_SESSION), (ReplicaAddress, LONGEST_MEMBER))
-    for kind, longest in (*kinds, (ResultRecord, LONGEST_SESSION)):
+    more = ((ResultRecord, LONGEST_SESSION), (SharedCredential, LARGEST))
+    for kind, longest in (*kinds, *more):
         record = read_record(kind, value, longest)
         assert record is None or isinstance(record, kind)
     request = read_request(value)

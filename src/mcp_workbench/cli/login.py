@@ -112,7 +112,7 @@ def login(  # noqa: PLR0913 - its options
         say("No server needs a login.", err=True)
         return DONE
     person = _Person(settings, browser=not no_browser, device=device, seconds=timeout)
-    done = [_run(spec, person.sign_in(spec)) for spec in specs]
+    done = [_run(spec, person.sign_in(spec, snapshot)) for spec in specs]
     if settings.json:
         say_json([document(s.address, c) for s, c in zip(specs, done, strict=True)])
     return DONE
@@ -139,7 +139,7 @@ def logout(settings: Settings, *, names: tuple[str, ...], principal: str) -> int
     settings.open_log()
     snapshot = settings.snapshot()
     specs = _of_principal(snapshot, names, principal) if principal else _named(snapshot, names)
-    return max([_run(spec, _forget(spec)) for spec in specs])
+    return max([_run(spec, _forget(spec, snapshot)) for spec in specs])
 
 
 def _run(spec: ServerSpec, work: Coroutine[Any, Any, T]) -> T:
@@ -231,7 +231,7 @@ class _Person:
         self._device = device
         self._seconds = seconds
 
-    async def sign_in(self, spec: ServerSpec) -> Credential:
+    async def sign_in(self, spec: ServerSpec, snapshot: Snapshot) -> Credential:
         from mcp_workbench.upstream.oauth.sign_in import SignIn
 
         environ = os.environ
@@ -247,6 +247,10 @@ class _Person:
         finally:
             if sign_in.clock_warning:
                 self._say(sign_in.clock_warning)
+        if snapshot.cluster is not None:
+            from mcp_workbench.cli.cluster_sign_ins import share_sign_in  # few have one
+
+            await share_sign_in(snapshot, sign_in.store.name, credential)
         if not self._settings.json:
             say(f"{glyph('good')} {spec.address}: {describe(document(spec.address, credential))}")
         return credential
@@ -381,7 +385,7 @@ async def open_browser(url: str, environ: Mapping[str, str]) -> bool:
 # Forgetting
 
 
-async def _forget(spec: ServerSpec) -> int:
+async def _forget(spec: ServerSpec, snapshot: Snapshot) -> int:
     from mcp_workbench.protocol import oauth
     from mcp_workbench.upstream.oauth.sign_in import FORM, outgoing_of, store_of, token_request
 
@@ -393,6 +397,10 @@ async def _forget(spec: ServerSpec) -> int:
     if credential is None:
         say(f"{spec.address}: nobody is signed in", err=True)
         return FAILED
+    if snapshot.cluster is not None:
+        from mcp_workbench.cli.cluster_sign_ins import share_sign_in, signed_out  # few have one
+
+        await share_sign_in(snapshot, store.name, signed_out(credential))
     revoked = ""
     token = credential.refresh_token or credential.access_token
     if credential.revocation_endpoint and token:

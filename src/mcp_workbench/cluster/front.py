@@ -33,9 +33,11 @@ from mcp_workbench.cluster.ownership import (
 from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.cluster.shared_results import maker_of_result
+from mcp_workbench.cluster.shared_tasks import TaskMakers
 from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
 from mcp_workbench.server.http.front import HttpFront
+from mcp_workbench.server.http.modern import METHOD, NAME
 from mcp_workbench.server.http.sessions import (
     LAST_EVENT,
     SESSION_ID,
@@ -73,6 +75,7 @@ _NO_LEASE = Reply(503, b"no lease")
 _DRAINING = Reply(503, b"draining")
 _STATE = b'"requestState"'
 _HANDLE = b'"handle"'
+_TASKS = b"tasks/"
 # What may change a record: opened toolboxes, subscriptions, the log level.
 _CHANGES = (b"open_toolbox", b"resources/", b"setLevel")
 
@@ -106,6 +109,7 @@ class ClusterFront(HttpFront):
         self._members = replica.members
         self._me = replica.me.id
         self._seal = Seal(replica.state_key)
+        self._tasks = TaskMakers(replica.task_key)
         self._owners: dict[str, str] = {}  # sessions of other replicas
         self._forwarded: set[Forwarding] = set()
         self._routing: dict[
@@ -136,7 +140,8 @@ class ClusterFront(HttpFront):
             super().handle(request, response)
         elif admitted.modern:
             body = request.body
-            if self.is_draining or _STATE in body or _HANDLE in body:
+            is_named = request.headers.get(METHOD, b"").startswith(_TASKS)
+            if self.is_draining or is_named or _STATE in body or _HANDLE in body:
                 self._handle_modern(request, response)
             else:
                 self._exchanges.handle(request, response)
@@ -203,7 +208,10 @@ class ClusterFront(HttpFront):
         return self._forward(copy(request), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
-        holder = self._holder(request.body)
+        if request.headers.get(METHOD, b"").startswith(_TASKS):
+            holder = self._tasks.maker(request.headers.get(NAME, b""))
+        else:
+            holder = self._holder(request.body)
         if holder and holder != self._me and holder in self._members.others:
             work = self._forward_modern(copy(request), response, holder)
             self._scope.start(work, "answer for another replica")

@@ -65,6 +65,8 @@ class Replica:
         self.scope = scope
         self.me = ReplicaAddress(id, *address)
         self.state_key = derive(config.key, b"request states")
+        self.script_key = derive(config.key, b"suspended scripts")
+        self.catalogue_key = derive(config.key, b"names of catalogues")
         self.task_key = derive(config.key, b"task ids")
         self.engine = Engine(config.engine, config.name)
         self.vault = vault = ValueSeal(config.key)

@@ -78,6 +78,7 @@ class Environment(Mapping[str, str]):
         self._read: dict[tuple[str, SecretSource], tuple[float, str]] = {}
         self._former: dict[str, tuple[str, ...]] = {}
         self.reads: object = None  # those under way: `config.secret_reads`
+        self.shared_credentials: object = None  # with replicas: `cluster.shared_credentials`
 
     def __getitem__(self, name: str) -> str:
         return self._environ[name]

@@ -6,6 +6,7 @@ expires, and it counts once: whoever goes on with it first leaves a mark in the 
 that guarantees. Nothing of a snapshot is given to the interpreter before all of this was verified.
 """
 
+import asyncio
 import logging
 import os
 import time
@@ -131,13 +132,7 @@ class ScriptSeals:
         """Return the script for its host. Raises CannotMove."""
         if find_spec("cryptography") is None:
             raise CannotMove("the package cryptography is not installed")
-        try:
-            key = self._key()
-            self._sweep(private_folder(self._home, SCRIPTS, USED))
-        except OSError as error:
-            raise CannotMove(f"the state folder can't be used: {error}") from None
-        if self._is_full:
-            raise CannotMove("too many scripts were suspended lately")
+        key = self._sealing_key()
         state = _encode(script)
         if len(state) > MOST_STATE:
             raise CannotMove(f"its state needs more than {MOST_SEALED >> 10} KiB")
@@ -145,6 +140,17 @@ class ScriptSeals:
         if len(sealed) > MOST_SEALED:
             raise CannotMove(f"its state needs more than {MOST_SEALED >> 10} KiB")
         return sealed
+
+    def _sealing_key(self) -> bytes:
+        """The key for a new one. Raises CannotMove."""
+        try:
+            key = self._key()
+            self._sweep(private_folder(self._home, SCRIPTS, USED))
+        except OSError as error:
+            raise CannotMove(f"the state folder can't be used: {error}") from None
+        if self._is_full:
+            raise CannotMove("too many scripts were suspended lately")
+        return key
 
     def open(self, sealed: str, owner: str, digest: str) -> SuspendedScript | None:
         """Return the script, of whatever age; None if it is not ours, or not of this owner and request."""
@@ -162,6 +168,10 @@ class ScriptSeals:
             return msgspec.msgpack.decode(state, type=SuspendedScript)
         except msgspec.DecodeError:  # of a version of ours with another format
             return None
+
+    async def claim_for_all(self, script: SuspendedScript) -> bool:
+        """Mark the script as used, for everybody who can open it; see `claim`."""
+        return await asyncio.to_thread(self.claim, script)
 
     def claim(self, script: SuspendedScript) -> bool:
         """Mark the script as used; False if it was before, by any process of this state folder.

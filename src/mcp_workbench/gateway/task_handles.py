@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.config.state_home import TASKS, private_folder, read_own, state_home, write_whole
+from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import Members, changed, read_members
 from mcp_workbench.core.spec import HttpEndpoint
 from mcp_workbench.gateway.interceptors import Completed
@@ -81,8 +82,8 @@ def task_key(environ: Mapping[str, str]) -> bytes:
 class Tasks:
     """The tasks of all hosts, as far as this process knows a connection to them."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._seal = TaskSeal(task_key(environ))
+    def __init__(self, key: bytes) -> None:
+        self._seal = TaskSeal(key)
         self._connections: dict[str, Connection] = {}  # by what ids call them
         self._ended: dict[str, str] = {}  # why, likewise
         self._held: dict[tuple[str, str], HeldTask] = {}
@@ -97,7 +98,7 @@ class Tasks:
         connection = call.connection
         assert connection is not None  # noqa: S101 - it was sent
         if not connection.task_run:
-            connection.task_run = token_hex(8)
+            connection.task_run = self.new_run()
             self._connections[connection.task_run] = connection
         seconds = LONGEST_KEPT if ttl is None else min(ttl / 1000, LONGEST_KEPT)
         connection.needed_until = max(connection.needed_until, time.monotonic() + seconds)
@@ -117,26 +118,40 @@ class Tasks:
             del self._of[next(iter(self._of))]
         return token
 
+    def new_run(self) -> str:
+        """Return what ids call a connection."""
+        return token_hex(8)
+
+    async def tokens(self, view: View) -> list[str]:
+        """The last ids that this principal was given, oldest first."""
+        return self._of.get(view.scope.principal, [])
+
+    async def place(self, ref: TaskRef, view: View) -> Connection | None:
+        """Return the connection on which a task is looked at for a list; None if there is none."""
+        place = self.connection(ref)
+        return None if isinstance(place, TaskEnded) else place
+
     async def listed(self, view: View) -> list[Members]:
-        """The tasks of legacy servers that this principal was given handles of here, oldest first."""
+        """The tasks of legacy servers that this principal was given handles of, oldest first."""
         found: dict[str, Members] = {}
 
-        async def look(token: str, ref: TaskRef, connection: Connection) -> None:
+        async def look(token: str, ref: TaskRef) -> None:
             params = encode({"taskId": ref.id})
-            with suppress(RequestFailed, TimeoutError, msgspec.DecodeError):
+            with suppress(RequestFailed, TimeoutError, msgspec.DecodeError, WorkbenchError):
+                connection = await self.place(ref, view)
+                if connection is None or connection.modern:
+                    return
                 answer = await connection.conversation.ask(GET, params, connection.spec.timeout)
                 if answer.result:  # otherwise the server has forgotten it
                     found[token] = read_task(answer.result).legacy(token)
 
-        tokens = self._of.get(view.scope.principal, [])
+        tokens = await self.tokens(view)
         async with task_scope() as scope:
             looks: list[asyncio.Task[None]] = []
             for token in tokens:
                 ref = self.read(token, view)
-                place = None if ref is None else self.connection(ref)
-                if ref is None or place is None or isinstance(place, TaskEnded) or place.modern:
-                    continue
-                looks.append(scope.start(look(token, ref, place), f"task of {ref.address}"))
+                if ref is not None:
+                    looks.append(scope.start(look(token, ref), f"task of {ref.address}"))
             for one in looks:
                 await one
         return [found[token] for token in tokens if token in found]

@@ -304,9 +304,9 @@ class Gateway(Lifetime):
     @cached_property
     def tasks(self) -> Tasks:
         """The tasks that hosts have handles of."""
-        from mcp_workbench.gateway.task_handles import Tasks  # only where a server creates one
+        from mcp_workbench.gateway.task_handles import Tasks, task_key  # where a server creates one
 
-        return Tasks(self.pool.context.environ)
+        return Tasks(task_key(self.pool.context.environ))
 
     @cached_property
     def sign_ins(self) -> SignIns:

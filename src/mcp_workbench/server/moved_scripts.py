@@ -57,7 +57,7 @@ USED = (
     "The requestState was used before: the script has gone on from there, and is never run twice. "
     "It may have made more calls since"
 )
-NO_MARK = "The script can't go on: the state folder can't be written. Nothing was done"
+NO_MARK = "The script can't go on: it can't be marked as used. Nothing was done"
 
 
 # Away
@@ -186,7 +186,7 @@ def go_on(request: ScriptRequest) -> None:
         _require_same(request, suspended, version)
         try:
             seals = request.view.gateway.script_seals
-            is_first = await asyncio.to_thread(seals.claim, suspended)
+            is_first = await seals.claim_for_all(suspended)
         except OSError as error:
             log.warning("no mark for a suspended script: %s", error)
             raise _refused(NO_MARK, suspended.run.calls) from None

@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from binascii import crc32
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,8 @@ class CatalogueCache:
         self._soon: asyncio.TimerHandle | None = None
         self._warned: set[object] = set()
         self.locks: DefinitionLocks | None = None  # decide what is shown
+        # With replicas: keeps what may be on disk for the others, too.
+        self.share: Callable[[ServerSpec, KnownCatalogue, Mapping[str, str]], None] | None = None
 
     def held(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this process knows of the server; reads no file."""
@@ -130,11 +132,18 @@ class CatalogueCache:
             return
         if not self._is_enabled:
             return
+        if self.share is not None:
+            self.share(spec, known, tokens)
         if waiting := self._unwritten.get(spec.key):  # compare with what was there before that
             before, expected = waiting.before, waiting.expected and expected
         self._unwritten[spec.key] = Unwritten(spec, known, tokens, before, expected)
         if self._writing is None and self._soon is None:
             self._soon = _loop().call_later(SETTLE, self._start_writing)
+
+    def learn(self, spec: ServerSpec, known: KnownCatalogue) -> None:
+        """Take what another replica has received, unless this process knows the server."""
+        if not spec.principal and self._is_enabled and _can_start(spec, self._environ):
+            self._held.setdefault(spec.key, known)
 
     def end(self) -> None:
         """Write what is not yet written. The end of the loop waits for the thread."""
@@ -304,8 +313,7 @@ class CatalogueFiles:
             return None
         except OSError as error:
             raise CorruptFile(error.strerror or str(error)) from None
-        known = _decoded(data)
-        return known if known.age(time.time()) < EXPIRY else None
+        return read_stored(data)
 
     def write(
         self, spec: ServerSpec, known: KnownCatalogue, tokens: Mapping[str, str] | None = None
@@ -313,14 +321,8 @@ class CatalogueFiles:
         """Replace the file of this server. Raises OSError, or NotCached where it must not be written."""
         if not self._home:
             raise NotCached("there is no home to keep it in")
-        body = _encoded(known)
-        if len(body) > self._limits.file_bytes:  # then only its tools
-            body = _encoded(msgspec.structs.replace(known, offers={}))
-        if len(body) > self._limits.file_bytes:
-            raise NotCached(f"it has more than {self._limits.file_bytes} bytes")
-        text = body.decode("utf-8", "replace")
-        if redact(text, {**secrets_of(spec, self._environ), **(tokens or {})}) != text:
-            raise NotCached("a token, a value of a variable or a secret of its entry is in it")
+        secrets = {**secrets_of(spec, self._environ), **(tokens or {})}
+        body = stored_form(known, secrets, self._limits.file_bytes)
         private_folder(self._home, FOLDER)
         write_whole(self._path(spec, self._make_key()), body)
         self._prune()
@@ -341,7 +343,7 @@ class CatalogueFiles:
         return keyed_name(identity, key) if key else ""
 
     def _path(self, spec: ServerSpec, key: bytes) -> str:
-        name = keyed_name(server_identity(spec, self._environ, _here()), key)
+        name = keyed_name(server_identity(spec, self._environ, here()), key)
         return os.path.join(self._folder, name + SUFFIX)  # noqa: PTH118
 
     def _key_path(self) -> str:
@@ -391,6 +393,25 @@ class CatalogueFiles:
                 _unlink(path)
 
 
+def stored_form(known: KnownCatalogue, secrets: Mapping[str, str], most: int) -> bytes:
+    """A catalogue as it is stored. Raises NotCached where it must not be."""
+    body = _encoded(known)
+    if len(body) > most:  # then only its tools
+        body = _encoded(msgspec.structs.replace(known, offers={}))
+    if len(body) > most:
+        raise NotCached(f"it has more than {most} bytes")
+    text = body.decode("utf-8", "replace")
+    if redact(text, secrets) != text:
+        raise NotCached("a token, a value of a variable or a secret of its entry is in it")
+    return body
+
+
+def read_stored(data: bytes) -> KnownCatalogue | None:
+    """What was stored; None if it is too old. Raises CorruptFile where it can't be used."""
+    known = _decoded(data)
+    return known if known.age(time.time()) < EXPIRY else None
+
+
 def keyed_name(identity: Iterable[str], key: bytes) -> str:
     # Of hashlib, which loads OpenSSL as well: the instructions need this before the first answer.
     from _blake2 import blake2b
@@ -403,7 +424,8 @@ def keyed_name(identity: Iterable[str], key: bytes) -> str:
     return digest.hexdigest()
 
 
-def _here() -> str:
+def here() -> str:
+    """The folder that relative commands start from."""
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:  # the folder was removed

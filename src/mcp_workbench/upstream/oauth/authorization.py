@@ -146,12 +146,14 @@ class Authorization:
     async def refused(self, status: int, challenge: Challenge, line: bytes | None) -> bool:
         """The server refused a request that was sent with this header; is there a better one now?"""
         if status == 403 or challenge.error == "insufficient_scope":
+            await self._store.refresh()
             stored = self._store.read()
             self._use(stored)  # somebody may have signed in again, with more scopes
             return bool(self.line) and self.line != line
         if self.line and self.line != line:
             return True  # it was refreshed meanwhile
         if self._credential is None or not self._credential.usable:
+            await self._store.refresh()
             self.adopt()
             if self.line and self.line != line:
                 return True

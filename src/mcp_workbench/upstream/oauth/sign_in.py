@@ -12,9 +12,11 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from typing import Any
 
 import msgspec
 
+from mcp_workbench.config.expand import Environment
 from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.redact import redact_cut
 from mcp_workbench.core.spec import AuthSettings, HttpEndpoint
@@ -447,7 +449,8 @@ def outgoing_of(target: HttpEndpoint, environ: Mapping[str, str]) -> Outgoing:
 def store_of(target: HttpEndpoint, environ: Mapping[str, str], principal: str) -> CredentialStore:
     settings = target.auth
     account = "\0".join((settings.account, settings.client_id, settings.grant))
-    return CredentialStore(state_home(environ), target.url, account, principal)
+    shared: Any = environ.shared_credentials if isinstance(environ, Environment) else None
+    return CredentialStore(state_home(environ), target.url, account, principal, shared)
 
 
 def _configured(settings: AuthSettings, id: str, server: AuthorizationServer) -> OAuthClient:

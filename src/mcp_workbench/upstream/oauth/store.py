@@ -2,7 +2,8 @@
 
 Several processes use one credential: windows of hosts, the shared workbench, the command line. Whoever
 holds the lock may refresh it; the others read what it wrote. A refresh token is used once only, so
-nothing is refreshed without the lock.
+nothing is refreshed without the lock. With replicas (`CredentialSharing`) the lock and the credential are those of all of
+them: the file is what this replica knows, and is brought up to date under the lock.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import logging
 import os
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from hashlib import sha256
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -92,6 +93,26 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
         return machine or bool(self.refresh_token)
 
 
+class CredentialSharing(Protocol):
+    """The credentials of all replicas, by the names of their files."""
+
+    async def newer(self, name: str, local: Credential | None) -> Credential | None:
+        """Return the credential of another replica, if it is newer; a newer one of ours is sent there."""
+        ...
+
+    def publish(self, name: str, credential: Credential) -> None:
+        """Send a credential that was written under the lock."""
+        ...
+
+    def offer(self, name: str, credential: Credential) -> None:
+        """Send a credential that is used here, if there is none yet."""
+        ...
+
+    def lease(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Be the only replica that may refresh it. Raises SignInFailed."""
+        ...
+
+
 class ClientStore:
     """Our registrations at authorization servers, one file for each issuer."""
 
@@ -123,27 +144,49 @@ def of_principals(home: str) -> list[Credential]:
 class CredentialStore:
     """The credential file of one server, account and principal."""
 
-    def __init__(self, home: str, url: str, account: str = "", principal: str = "") -> None:
+    def __init__(
+        self,
+        home: str,
+        url: str,
+        account: str = "",
+        principal: str = "",
+        shared: CredentialSharing | None = None,
+    ) -> None:
         self._home = home
+        self._shared = shared
         self._url = url
         name = "\0".join((url, account, principal)).encode()
-        self._name = sha256(name).hexdigest()[:32]
+        self.name = sha256(name).hexdigest()[:32]
 
     @property
     def _path(self) -> str:
-        return os.path.join(self._home, CREDENTIALS, f"{self._name}.json")  # noqa: PTH118 - text in, text out
+        return os.path.join(self._home, CREDENTIALS, f"{self.name}.json")  # noqa: PTH118 - text in, text out
 
     def read(self) -> Credential | None:
         """The credential; None if there is none, or it can't be used."""
-        credential = _read(self._home, f"{self._name}.json", Credential)
+        credential = _read(self._home, f"{self.name}.json", Credential)
         if credential is None or not credential.is_sound:
             return None
         # A file under another's name would send a token to a server that it is not for.
-        return credential if credential.url == self._url else None
+        if credential.url != self._url:
+            return None
+        if self._shared is not None:
+            self._shared.offer(self.name, credential)
+        return credential
+
+    async def refresh(self) -> None:
+        """Bring the file up to date with what other replicas have. Raises SignInFailed."""
+        if self._shared is None:
+            return
+        newer = await self._shared.newer(self.name, self.read())
+        if newer is not None and newer.is_sound and newer.url == self._url:
+            _write(self._home, f"{self.name}.json", msgspec.json.encode(newer))
 
     def write(self, credential: Credential) -> None:
         """Replace the file in one step. Raises SignInFailed."""
-        _write(self._home, f"{self._name}.json", msgspec.json.encode(credential))
+        if self._shared is not None:
+            self._shared.publish(self.name, credential)
+        _write(self._home, f"{self.name}.json", msgspec.json.encode(credential))
 
     def delete(self) -> bool:
         """Remove the file; was there one? Raises SignInFailed."""
@@ -160,13 +203,18 @@ class CredentialStore:
         """Hold the lock of this credential, against all processes. A crash releases it."""
         try:
             folder = private_folder(self._home, CREDENTIALS)
-            path = os.path.join(folder, f"{self._name}.lock")  # noqa: PTH118
+            path = os.path.join(folder, f"{self.name}.lock")  # noqa: PTH118
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise _not_kept(error) from None
         try:
             await _lock(fd)
-            yield
+            if self._shared is None:
+                yield
+            else:
+                async with self._shared.lease(self.name):
+                    await self.refresh()
+                    yield
         finally:
             os.close(fd)
 
