@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 from mcp_workbench import ConfigError, load_config
 from mcp_workbench.config.http_settings import resolve_http
 from mcp_workbench.core.spec import HttpSettings, NamedToken
+from mcp_workbench.server.http.metrics_route import AT_ONCE
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec, write_config
 from tests.kit.http_host import Answer, OwnPort, port
 from tests.observe.scene import series, value
 
 OPEN = HttpSettings(metrics=True)
+FLOOD = 40  # readers at once
 TOKEN = "scrape-it-with-this"
 
 
@@ -133,6 +136,22 @@ async def test_hosts_can_not_make_up_labels() -> None:
     of_calls = [labels for n, labels in series(text) if n in names]
     assert len(of_calls) <= 2
     assert all(("toolbox", "(other)") in labels for labels in of_calls)
+
+
+async def test_a_flood_of_readers_is_refused_and_calls_go_on() -> None:
+    async with port(http=OPEN) as opened:
+        session = await opened.open()
+        peers = [await opened.connect() for _ in range(FLOOD)]
+        for peer in peers:
+            peer.send(opened.request(b"", method="GET", path="/metrics"))
+        call = await session.use("echo", {"text": "hi"})
+        answers = [await peer.answer() for peer in peers]
+
+        assert not call.result.get("isError")
+        statuses = Counter(answer.status for answer in answers)
+        assert set(statuses) == {200, 503}
+        assert statuses[200] >= AT_ONCE
+        assert await scraped(opened)
 
 
 async def test_without_the_key_there_is_no_such_path_and_nothing_is_measured() -> None:

@@ -278,7 +278,7 @@ async def asked(spec: ServerSpec, requests: list[Any]) -> None:
     async with port(spec) as (number, _):
         host = Host(number)
         await asyncio.to_thread(host.open)
-        for method, params in requests:
+        for method, params in (OPEN, *requests):  # what is not open is not listed
             await asyncio.to_thread(host.request, method, params)
 
 

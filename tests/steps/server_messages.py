@@ -84,8 +84,10 @@ SERVER: dict[str, tuple[str, Made, list[Asked]]] = {
         ),
         [OPEN],
     ),
+    "why it refuses": ("initialize", error(b'{"code":-32602,"message":X}'), [OPEN]),
     "its revision": ("initialize", result(b'{"protocolVersion":X,%b}' % _CAN), [OPEN]),
     "its tools": ("tools/list", result(b'{"tools":X}'), [OPEN, SIGNATURES, SEARCH]),
+    "why it lists nothing": ("tools/list", error(b'{"code":-32603,"message":X}'), [OPEN]),
     "a cursor": ("tools/list", result(b'{"tools":[],"nextCursor":X}'), [OPEN]),
     "the name of a tool": (
         "tools/list",
@@ -116,6 +118,21 @@ SERVER: dict[str, tuple[str, Made, list[Asked]]] = {
     "a prompt": (
         "prompts/list",
         result(b'{"prompts":[{"name":"p","description":X}]}'),
+        [("prompts/list", {}), PROMPT],
+    ),
+    "the cursor of prompts": (
+        "prompts/list",
+        result(b'{"prompts":[],"nextCursor":X}'),
+        [("prompts/list", {}), PROMPT],
+    ),
+    "the scope of a list": (
+        "prompts/list",
+        result(b'{"prompts":[],"cacheScope":X}'),
+        [("prompts/list", {}), PROMPT],
+    ),
+    "how long a list lasts": (
+        "prompts/list",
+        result(b'{"prompts":[],"ttlMs":X}'),
         [("prompts/list", {}), PROMPT],
     ),
     "resources": ("resources/list", result(b'{"resources":X}'), [("resources/list", {}), READ]),

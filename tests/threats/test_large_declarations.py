@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,6 +25,8 @@ from mcp_workbench.protocol.handshake import (
 from mcp_workbench.protocol.task_messages import TASKS, acknowledged_tasks, requires_tasks
 from mcp_workbench.server.tool_requests import read_use_tool
 from mcp_workbench.transport import jsonrpc
+from mcp_workbench.upstream.primitives import read_page
+from mcp_workbench.upstream.tool_list import Unlistable
 from tests.kit.config import snapshot
 from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
@@ -61,6 +65,12 @@ def met(result: bytes) -> Any:
     return step(Probing(fallback=True), Answered(DISCOVER, result))
 
 
+def listed(result: bytes) -> None:
+    """A page of a list; one whose cursor is long is none."""
+    with suppress(Unlistable):
+        asyncio.run(read_page("prompts", msgspec.Raw(result)))
+
+
 READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes]]] = {
     "capabilities that an error names": (
         lambda raw: requires_tasks(msgspec.Raw(raw)),
@@ -90,6 +100,12 @@ READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes]]] = {
         lambda size: (
             b'{"context":%b,"tool":{"toolbox":"a","server":"b","tool":"c"}}' % numbers(size)
         ),
+    ),
+    "who may keep a list": (listed, lambda size: wrapped("cacheScope", numbers(size))),
+    "how long a list lasts": (listed, lambda size: wrapped("ttlMs", members(size))),
+    "where a list goes on": (
+        listed,
+        lambda size: wrapped("nextCursor", b'"%b"' % (b"\\n" * (size // 2))),
     ),
     "tasks that a server cancels": (
         lambda raw: read_capabilities(msgspec.Raw(raw)),

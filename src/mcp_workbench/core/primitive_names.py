@@ -7,7 +7,13 @@ from typing import Literal
 import msgspec
 
 from mcp_workbench.core import apps, skills
-from mcp_workbench.core.raw_json import Steps, TooComplex, has_few_members, read_members
+from mcp_workbench.core.raw_json import (
+    Steps,
+    TooComplex,
+    has_few_members,
+    read_members,
+    read_name,
+)
 from mcp_workbench.core.spec import SEPARATOR, ServerAddress
 
 PrimitiveKind = Literal["prompts", "resources", "templates", "skills"]
@@ -20,6 +26,7 @@ KEYS: dict[PrimitiveKind, str] = {
 }
 
 SCHEME = "mcp-workbench://"
+LONGEST_ENTRY = 4 << 20  # bytes of one that is listed; nobody could use a longer one
 STEPS = 300_000  # to compare a URI with templates: one for each position in it
 CHARACTERS = 8  # of a template that are read per step
 
@@ -46,11 +53,13 @@ class ServerPrimitives(msgspec.Struct, frozen=True):
 
 
 def read_primitives(kind: PrimitiveKind, raws: list[msgspec.Raw]) -> dict[str, Primitive]:
-    """Returns the usable primitives of a page; those without a key, or with a duplicate, are skipped."""
+    """Returns the usable primitives of a page: those without a key, too long or named twice are skipped."""
     primitives: dict[str, Primitive] = {}
     for raw in raws:
+        if len(raw) > LONGEST_ENTRY:
+            continue
         try:
-            key = msgspec.json.decode(read_members(raw)[KEYS[kind]], type=str)
+            key = read_name(read_members(raw)[KEYS[kind]])
         except (KeyError, msgspec.DecodeError):
             continue
         if key and key not in primitives and has_few_members(raw):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.primitive_names import Primitive, PrimitiveKind, read_primitives
-from mcp_workbench.core.raw_json import TooLong, read_members
+from mcp_workbench.core.raw_json import TooLong, read_members, read_short
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.extensions import SKILLS
 from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities, is_modern
@@ -43,6 +43,7 @@ from mcp_workbench.upstream.tool_list import (
     list_params,
     list_seconds,
     page_elements,
+    read_cursor,
     yield_after,
 )
 
@@ -288,7 +289,7 @@ class Primitives:
             if error.code == jsonrpc.METHOD_NOT_FOUND:  # resources without templates are common
                 return _Page()
             raise Unlistable(f"it refused to list its {kind}: {error.message} ({error.code})")
-        return await _read_page(kind, answer.result)
+        return await read_page(kind, answer.result)
 
     @property
     def _open_conversation(self) -> Conversation:
@@ -359,19 +360,20 @@ class _Page(msgspec.Struct):
 
 
 class _PageTail(msgspec.Struct):
-    nextCursor: str | None = None  # noqa: N815 - the protocol's name
-    ttlMs: Any = None  # noqa: N815
-    cacheScope: Any = None  # noqa: N815
+    nextCursor: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the protocol's name
+    ttlMs: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815
+    cacheScope: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815
 
 
-async def _read_page(kind: PrimitiveKind, result: msgspec.Raw) -> _Page:
+async def read_page(kind: PrimitiveKind, result: msgspec.Raw) -> _Page:
     await yield_after([result])
     try:
         tail = msgspec.json.decode(result, type=_PageTail)
         await yield_after([result])
         listed = read_members(result).get(MEMBERS[kind], msgspec.Raw(b"[]"))
         items = await page_elements(listed)
+        cursor = read_cursor(tail.nextCursor)
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of {kind} has no usable form: {error}") from None
-    ttl = tail.ttlMs if isinstance(tail.ttlMs, int) else 0
-    return _Page(items, tail.nextCursor or "", ttl, str(tail.cacheScope), len(result))
+    ttl, scope = read_short(tail.ttlMs), read_short(tail.cacheScope)
+    return _Page(items, cursor, ttl if isinstance(ttl, int) else 0, str(scope), len(result))

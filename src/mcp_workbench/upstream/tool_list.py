@@ -13,7 +13,13 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, read_definitions
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.raw_json import MOST_ELEMENTS, Members, check_elements, read_elements
+from mcp_workbench.core.raw_json import (
+    MOST_ELEMENTS,
+    Members,
+    TooLong,
+    check_elements,
+    read_elements,
+)
 from mcp_workbench.core.spec import ServerSpec, ToolFilter
 from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.elicitation import capability_names
@@ -30,6 +36,7 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 LIST_SECONDS = 30.0  # for a whole list, however many pages it has
 PAGES = 100  # a list that never ends is cut here
 MOST_COMPLAINTS = 50
+LONGEST_CURSOR = 1 << 20  # bytes, which we send back
 TOO_LARGE = f"a whole list has limits.messageBytes at most, and {MOST_ELEMENTS} entries"
 AT_ONCE = 500  # entries of a page that are read in one step of the loop, or
 AT_ONCE_BYTES = 1 << 20
@@ -41,12 +48,12 @@ class Unlistable(Exception):
 
 class _RawPage(msgspec.Struct):
     tools: msgspec.Raw = msgspec.Raw(b"[]")
-    nextCursor: str | None = None  # noqa: N815 - the protocol's name
+    nextCursor: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the protocol's name
 
 
 class _Page(msgspec.Struct):
     tools: list[msgspec.Raw] = []
-    nextCursor: str | None = None  # noqa: N815 - the protocol's name
+    cursor: str = ""
     size: int = 0  # bytes
 
 
@@ -103,7 +110,7 @@ async def _list_tools(
             ]
             tools |= {name: definitions[name] for name in definitions if name not in tools}
             await yield_after(raws)
-        cursor = page.nextCursor or ""
+        cursor = page.cursor
         if len(tools) > most:
             complaints.append(
                 f"tools beyond the first {most} were left out (limits.toolsPerServer)"
@@ -147,6 +154,13 @@ async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
     return read_elements(listed, checked=True)
 
 
+def read_cursor(raw: msgspec.Raw) -> str:
+    """The cursor of the next page; empty if there is none. Raises a DecodeError."""
+    if len(raw) > LONGEST_CURSOR:
+        raise TooLong("its cursor is longer than anybody would send")
+    return msgspec.json.decode(raw, type=str | None) or ""
+
+
 def request_meta(conversation: Conversation, capabilities: Members | None = None) -> Members:
     """`_meta` of our own requests to a modern server."""
     return handshake.request_meta(IMPLEMENTATION, capabilities or conversation.capabilities)
@@ -171,7 +185,7 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
     try:
         page = msgspec.json.decode(answer.result, type=_RawPage)
         tools = await page_elements(page.tools)
-        return _Page(tools, page.nextCursor, len(answer.result))
+        return _Page(tools, read_cursor(page.nextCursor), len(answer.result))
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of tools has no usable form: {error}") from None
 

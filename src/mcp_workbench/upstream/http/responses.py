@@ -44,7 +44,7 @@ from mcp_workbench.upstream.http.requests import (
     retry_after,
 )
 from mcp_workbench.upstream.subscriptions import refuses
-from mcp_workbench.upstream.tool_list import PAGES
+from mcp_workbench.upstream.tool_list import PAGES, read_cursor
 
 if TYPE_CHECKING:
     from mcp_workbench.upstream.http.event_streams import Pace
@@ -332,7 +332,9 @@ class Exchange:
         try:
             result, param_headers, complaints = screen_tools(bytes(message.result))
             page = msgspec.json.decode(request.params, type=_Page)
-            request.cursor = msgspec.json.decode(message.result, type=_Listed).nextCursor or ""
+            request.cursor = read_cursor(
+                msgspec.json.decode(message.result, type=_Listed).nextCursor
+            )
         except msgspec.DecodeError:
             return line
         self.param_headers = (
@@ -351,7 +353,7 @@ class _Page(msgspec.Struct):
 
 
 class _Listed(msgspec.Struct):
-    nextCursor: str | None = None  # noqa: N815 - the protocol's name
+    nextCursor: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the protocol's name
 
 
 class _Initialized(msgspec.Struct):
