@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.cluster.resp import MOST_REPLY, BadReply, EngineError, ReplyReader, command
+from tests.threats.growth import assert_linear
 
 values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.binary(max_size=40) | st.integers(-(2**63), 2**63 - 1),
@@ -71,6 +72,29 @@ def test_any_bytes_are_read_refused_or_waited_for(data: bytes, size: int) -> Non
 def test_a_hostile_reply_is_refused(data: bytes) -> None:
     with pytest.raises(BadReply):
         ReplyReader().feed(data)
+
+
+def test_a_long_reply_is_read_once_however_many_pieces_it_comes_in() -> None:
+    def read(values: int) -> None:
+        data = b"*%d\r\n" % values + b"$8\r\n12345678\r\n" * values
+        reader = ReplyReader()
+        replies = [
+            reply for at in range(0, len(data), 4096) for reply in reader.feed(data[at : at + 4096])
+        ]
+        assert replies == [[b"12345678"] * values]
+
+    assert_linear(read, int, 40_000)
+
+
+def test_a_reply_has_a_largest_size_in_all_its_parts() -> None:
+    part = b"$65536\r\n" + b"a" * 65536 + b"\r\n"
+    reader = ReplyReader()
+    reader.feed(b"*1000\r\n")
+    for _ in range(MOST_REPLY // len(part)):
+        reader.feed(part)
+
+    with pytest.raises(BadReply):
+        reader.feed(part)
 
 
 def test_an_error_reply_is_a_value() -> None:

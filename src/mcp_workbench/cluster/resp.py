@@ -37,38 +37,57 @@ class _Unfinished(Exception):
 
 
 class ReplyReader:
-    """Reads replies from bytes as they arrive. Nothing is allocated for lengths that are only announced."""
+    """Reads replies from bytes as they arrive, each byte once. Nothing is allocated for lengths that are only announced."""
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._at = 0  # where the next reply begins
-        self._wanted = 0  # bytes without which the next reply can't be complete
+        self._at = 0  # where the next value begins
+        self._wanted = 0  # bytes without which the next value can't be complete
+        self._open: list[
+            tuple[list[object], int]
+        ] = []  # arrays that are not complete, and their sizes
+        self._parts = 0  # of this reply so far
+        self._taken = 0  # bytes of it
 
     def feed(self, data: bytes) -> list[object]:
         """Returns the replies that are complete now. Raises BadReply."""
         self._data += data
         replies: list[object] = []
         while len(self._data) - self._at >= max(1, self._wanted):
-            self._parts = 0
-            self._end = self._at
+            start, self._wanted = self._at, 0
             try:
-                replies.append(self._read(0))
+                value = self._value()
             except _Unfinished:
-                if len(self._data) - self._at > MOST_REPLY:
-                    raise BadReply("a reply is too long") from None
+                self._at = start
                 break
-            self._at = self._end
-            self._wanted = 0
+            self._taken += self._at - start
+            if value is not self._open:  # else an array has begun
+                self._add(value, replies)
+        if self._taken + len(self._data) - self._at > MOST_REPLY:
+            raise BadReply("a reply is too long")
         if self._at == len(self._data) or self._at > CUT:
             del self._data[: self._at]
             self._at = 0
         return replies
 
-    def _read(self, depth: int) -> object:
+    def _add(self, value: object, replies: list[object]) -> None:
+        """Take a complete value: an element of an array, or a reply."""
+        while self._open:
+            values, size = self._open[-1]
+            values.append(value)
+            if len(values) < size:
+                return
+            value = values
+            self._open.pop()
+        replies.append(value)
+        self._parts = self._taken = 0
+
+    def _value(self) -> object:
+        """Returns the next value; of an array with elements, the list of open ones."""
+        line = self._line()
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise BadReply("a reply has too many parts")
-        line = self._line()
         kind, rest = line[:1], line[1:]
         if kind == b"$":
             return self._bulk(self._number(rest))
@@ -79,17 +98,17 @@ class ReplyReader:
         if kind == b"-":
             return EngineError(rest.decode("utf-8", "replace"))
         if kind == b"*":
-            return self._array(self._number(rest), depth)
+            return self._array(self._number(rest))
         raise BadReply("a reply of an unknown kind")
 
     def _line(self) -> bytes:
-        end = self._data.find(b"\r\n", self._end, self._end + LONGEST_LINE)
+        end = self._data.find(b"\r\n", self._at, self._at + LONGEST_LINE)
         if end < 0:
-            if len(self._data) - self._end >= LONGEST_LINE:
+            if len(self._data) - self._at >= LONGEST_LINE:
                 raise BadReply("a line is too long")
             raise _Unfinished
-        line = bytes(self._data[self._end : end])
-        self._end = end + 2
+        line = bytes(self._data[self._at : end])
+        self._at = end + 2
         return line
 
     def _bulk(self, size: int) -> bytes | None:
@@ -97,27 +116,26 @@ class ReplyReader:
             return None
         if not 0 <= size <= MOST_REPLY:
             raise BadReply("a value is too long")
-        end = self._end + size
+        end = self._at + size
         if len(self._data) < end + 2:
-            # Arrays are read again from their beginning; this keeps that from happening at each piece.
+            self._parts -= 1  # its line is read again
             self._wanted = end + 2 - self._at
             raise _Unfinished
         if not self._data.startswith(b"\r\n", end):
             raise BadReply("a value has another length than announced")
-        value = bytes(self._data[self._end : end])
-        self._end = end + 2
+        value = bytes(self._data[self._at : end])
+        self._at = end + 2
         return value
 
-    def _array(self, size: int, depth: int) -> list[object] | None:
+    def _array(self, size: int) -> object:
         if size == -1:
             return None
-        if depth >= MOST_DEPTH or not 0 <= size <= MOST_PARTS:
+        if len(self._open) >= MOST_DEPTH or not 0 <= size <= MOST_PARTS:
             raise BadReply("an array is too long or too deep")
-        # The shortest value has three bytes (a status of none).
-        if len(self._data) - self._end < 3 * size:
-            self._wanted = self._end + 3 * size - self._at
-            raise _Unfinished
-        return [self._read(depth + 1) for _ in range(size)]
+        if not size:
+            return []
+        self._open.append(([], size))
+        return self._open
 
     @staticmethod
     def _number(text: bytes) -> int:

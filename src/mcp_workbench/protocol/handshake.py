@@ -176,6 +176,7 @@ def _capability(members: Members, name: str) -> _Capability:
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
+LONGEST_INFO = 1000  # characters of a server's name, and of its version
 LONGEST_CAPABILITIES = 4 << 20  # bytes; longer ones are read as if there were none
 MOST_VERSIONS = 64 << 10  # bytes of the list of a server's revisions
 PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we send `initialize` too
@@ -340,12 +341,16 @@ def _legacy(event: Answered) -> Agreed | str:
     capabilities = read_capabilities(result.capabilities)
     info, instructions = result.serverInfo, _text(result.instructions)
     revision, extensions = result.protocolVersion, _extensions(result.capabilities)
-    return Agreed(revision, info.name, info.version, capabilities, instructions, extensions)
+    return Agreed(revision, *info.shown(), capabilities, instructions, extensions)
 
 
 class _Info(msgspec.Struct, frozen=True):
     name: str = ""
     version: str = ""
+
+    def shown(self) -> tuple[str, str]:
+        """Both, of a length that people can read."""
+        return self.name[:LONGEST_INFO], self.version[:LONGEST_INFO]
 
 
 class _InitializeResult(msgspec.Struct):
@@ -379,7 +384,7 @@ def _modern(event: Answered) -> Agreed | None:
         return None
     capabilities, instructions = read_capabilities(result.capabilities), _text(result.instructions)
     extensions = _extensions(result.capabilities)
-    return Agreed(MODERN, info.name, info.version, capabilities, instructions, extensions)
+    return Agreed(MODERN, *info.shown(), capabilities, instructions, extensions)
 
 
 def _extensions(capabilities: msgspec.Raw) -> Members:

@@ -57,6 +57,8 @@ FIRST_LINE = 256  # bytes that Linux reads of a script's first line
 TAIL_CHARACTERS = 400
 SAMPLE = 100  # characters of a line that is no message; enough to recognize a banner
 
+LONGEST_REASON = 4096  # characters of any reason
+
 # stderr in our log
 LINES = 100  # in a window, from one server
 WINDOW = 10.0  # seconds
@@ -477,11 +479,15 @@ def masked(reason: str, spec: ServerSpec, environ: Mapping[str, str], *, cut: bo
 
     `cut`: it is a part of a longer text, so a secret in it may be incomplete.
     """
+    if len(reason) > LONGEST_REASON:  # a server wrote it
+        return masked(reason[:LONGEST_REASON], spec, environ, cut=True) + "…"
     return printable(_without_secrets(reason, spec, environ, cut=cut))
 
 
 def printable(text: str) -> str:
     """The text with control characters and line ends escaped."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 

@@ -98,7 +98,9 @@ class Exchange:
         body = await response.whole(self._requester.error_context.limit, IDLE)
         if not self._flowing.is_set():
             await self._flowing.wait()
-        self._read_body(request, response, body)
+        if len(body) > json_text.HUGE:
+            await asyncio.sleep(0)  # to join it has taken long, and so does each step that follows
+        await self._read_body(request, response, body)
         if request.answered and self._conversation.pending.find(request.number) is not None:
             raise RequestFailed(
                 Failure("protocol_error", "the server's response does not belong to this request")
@@ -164,7 +166,9 @@ class Exchange:
 
     # Bodies
 
-    def _read_body(self, request: OutgoingRequest, response: ClientResponse, body: bytes) -> None:
+    async def _read_body(
+        self, request: OutgoingRequest, response: ClientResponse, body: bytes
+    ) -> None:
         own = b"%d" % request.number
         body = json_text.without_bom(body)
         if is_refusal(response):
@@ -179,6 +183,8 @@ class Exchange:
             request.answered = True
             return
         message = _decode(line)
+        if is_huge:
+            await asyncio.sleep(0)
         if message is None or not (message.error or message.result):
             raise RequestFailed(failure_for(response, body, self._requester.error_context))
         if message.result and bytes(message.id) != own:
@@ -268,7 +274,7 @@ class Exchange:
             return
         message = _decode(line)
         if len(line) > json_text.HUGE:
-            await asyncio.sleep(0)  # to read it has taken long
+            await asyncio.sleep(0)
         if request.is_listen and message is not None and message.method == CANCELLED:
             raise ExchangeFailed("the server ended it", heard=True)  # instead of a response
         own = b"%d" % request.number
