@@ -57,11 +57,20 @@ def commands(running: Cluster) -> int:
     return sum(int(calls) for name, calls in counted if name in ours)
 
 
+def wait_for_catalogue(running: Cluster) -> None:
+    """What a server offers is written once, soon after it was listed."""
+    end = time.monotonic() + 20
+    while b":catalogue:" not in running.engine.command("KEYS", "*:catalogue:*"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_a_call_costs_the_engine_nothing(tmp_path: Path) -> None:
     with cluster(tmp_path, 1, toolboxes=toolboxes()) as running, hosts_of(running) as hosts:
         for host in (hosts.modern(0), hosts.legacy(0)):
             call = use_tool("one", "echo", {"text": "x"})
             assert "result" in host.request("tools/call", call)
+            wait_for_catalogue(running)
             before = commands(running)
             for _ in range(50):
                 assert "result" in host.request("tools/call", call)

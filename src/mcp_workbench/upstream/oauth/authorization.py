@@ -166,16 +166,15 @@ class Authorization:
     async def accepted(self, line: bytes | None) -> None:
         """The token that came after a refusal was good: when it is refused one day, another is asked for at once."""
         async with self._store.locked():
-            stored = self._store.read()
-            if stored is None or not stored.refused_at or line != self.line:
+            stored, held = self._store.read(), self._credential
+            if stored is None or held is None or line != self.line:
                 return
-            if (
-                self._credential is not None
-                and stored.access_token == self._credential.access_token
-            ):
+            if stored.access_token != held.access_token:
+                return
+            if stored.refused_at:  # otherwise another process has noted it
                 stored = msgspec.structs.replace(stored, refused_at=0.0)
                 self._store.write(stored)
-                self._use(stored)
+            self._use(stored)
 
     async def _renew(self, *, refused: bool = False) -> bool:
         """Refresh the token, unless another process did. Raises SignInFailed if that may pass.
