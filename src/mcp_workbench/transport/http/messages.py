@@ -342,14 +342,14 @@ class ResponseWriter:
     def send(self, data: bytes) -> None:
         """Send a part of the stream. A reader that is far behind is disconnected.
 
-        One part may be larger than the backlog: what counts is how much waits behind it.
+        Two parts may be larger than the backlog: what counts is how much waits behind them.
         """
         connection = self._connection
         if connection is None:
             return
         if connection.backlog <= BACKLOG_BYTES:
             self._large = 0
-        elif connection.backlog > BACKLOG_BYTES + self._large:
+        elif connection.backlog > BACKLOG_BYTES + 2 * self._large:
             connection.abort()
             return
         if len(data) <= APART:
