@@ -347,7 +347,7 @@ function Home() {
       <strong>Start all and check</strong> finds out, and shows what is broken, why, and how to repair it.</span></p>`}
     ${it.warnings.map(text => html`<${Problem} kind="doubtful" text=${text} />`)}
     ${ill.length > 0 && html`<section aria-labelledby="attention">
-      <h2 id="attention">Needs attention <small>after a repair, press Restart</small></h2>
+      <h2 id="attention">Needs attention <small>after a repair press Restart; after an export, start the workbench again in that terminal</small></h2>
       <ul class="ills">${ill.map(one => html`<${Ill} key=${`${one.toolbox}/${one.server}`} it=${one} />`)}</ul>
     </section>`}
     <div class="cards">
@@ -403,7 +403,7 @@ export function Why({it}) {
   return html`<dl class="why">
     <dt>Why</dt><dd class="mono">${it.reason || "it gives no reason"}</dd>
     ${(it.fix.text || it.fix.command) && html`<dt>Fix</dt><dd>${it.fix.text && html`<div>${it.fix.text}${login && away && html`: <a class="button" href=${to("server", it.toolbox, it.server)}>Sign in …</a>`}</div>`}
-      ${it.fix.command && html`<${Copy} text=${it.fix.command} label=${!it.fix.text ? "" : login ? "does the same, at a terminal" : it.fix.command.startsWith("mcp-workbench doctor ") ? "says more, at a terminal" : "at a terminal"} />`}</dd>`}
+      ${it.fix.command && html`<${Copy} text=${it.fix.command} label=${!it.fix.text ? "" : login ? "does the same in a terminal" : it.fix.command.startsWith("mcp-workbench doctor ") ? "run in a terminal for more" : "in a terminal"} />`}</dd>`}
   </dl>`;
 }
 
@@ -424,13 +424,13 @@ function Tokens({it}) {
   const {direct, shown, menu, instructions} = it.tokens;
   const saved = direct > 0 ? Math.round((1 - shown / direct) * 100) : 0;
   const most = Math.max(direct, shown, 1);
-  return html`<${Card} title="Tokens in every request" note=${it.unread ? `${plural(it.unread, "server")} not read yet` : ""}>
+  return html`<${Card} title="Tokens in every request" note=${it.unread ? `without ${plural(it.unread, "server")} that did not list tools so far` : ""}>
     <p class="figure">${saved > 0 ? html`${saved} % <small>fewer than with every tool listed</small>` : html`${number(shown)} <small>tokens</small>`}</p>
     <dl class="bars">
       <dt>Listed directly</dt><dd>${direct ? html`<i style=${{width: `${direct / most * 100}%`}}></i><span>${number(direct)}</span>` : html`<span class="faint">not known before the servers were started</span>`}</dd>
       <dt>Through the workbench</dt><dd class="ours"><i style=${{width: `${direct ? shown / most * 100 : 2}%`}}></i><span>${number(shown)}</span></dd>
     </dl>
-    <p class="faint">menu ${number(menu)}, instructions ${number(instructions)}; estimates</p>
+    <p class="faint">${number(menu)} for the meta-tools, ${number(instructions)} for the instructions; estimates</p>
   <//>`;
 }
 
