@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,14 @@ KEYS = {
     "ArrowRight": 39,
     "Space": 32,
 }
+
+
+# What an evaluation ends with while another document takes the place of the one that it looked at.
+_NAVIGATED = ("Inspected target navigated or closed", "Execution context was destroyed.")
+
+
+class Navigated(Exception):
+    """The document is not there any more."""
 
 
 class Chromium:
@@ -93,7 +101,10 @@ class Chromium:
         with self._changed:
             assert self._changed.wait_for(lambda: number in self._answers, PATIENCE), method
             answer = self._answers.pop(number)
-        assert "error" not in answer, (method, answer["error"])
+        error = answer.get("error")
+        if error is not None and error["message"] in _NAVIGATED:
+            raise Navigated(method)
+        assert error is None, (method, error)
         return answer["result"]
 
     def page(self, width: int = 1280, height: int = 900, **features: str) -> Page:
@@ -177,12 +188,13 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, condition: str, seconds: float = PATIENCE) -> Any:
-        """The value of this expression, once it is true."""
+        """The value of this expression, once it is true, whichever document the page has by then."""
         until = time.monotonic() + seconds
         script = f"(() => {{ const it = {condition}; return it instanceof Node ? true : it; }})()"
         while True:
-            if value := self.evaluate(script):
-                return value
+            with suppress(Navigated):  # the next look is at the new document
+                if value := self.evaluate(script):
+                    return value
             assert time.monotonic() < until, (condition, self.text())
             time.sleep(0.02)
 
