@@ -14,6 +14,7 @@ import msgspec
 from mcp_workbench.core.errors import InvalidCall, NotFound, WorkbenchError
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.reload import restart
+from mcp_workbench.server.http.later_answers import answer_later
 from mcp_workbench.transport.json_text import is_utf8, too_deep
 from mcp_workbench.ui import page_edits
 from mcp_workbench.ui.page_arguments import arguments_of_call
@@ -105,7 +106,7 @@ class PageApi:
         }
 
     def handle(self, path: str, request: HttpRequest, response: ResponseWriter) -> None:
-        if path == "events":
+        if path == "events" and request.method == b"GET":
             self._follow(request, response)
             return
         work: Callable[[], Awaitable[Any]] | None = None
@@ -123,7 +124,7 @@ class PageApi:
             response.plain(BUSY)
         else:
             self._under_way += 1
-            task = self._scope.start(_answer(work, response), f"page {path}")
+            task = answer_later(self._scope, _answer(work, response), response, f"page {path}")
             task.add_done_callback(self._ended)
             response.on_gone(lambda: _cancel(task))
 
@@ -232,7 +233,8 @@ class PageApi:
         return {"started": len(started)}
 
     async def _preview(self, body: bytes) -> Any:
-        return page_edits.preview(await self._planned(_decoded(body, page_edits.SwitchRequest)))
+        change = await self._planned(_decoded(body, page_edits.SwitchRequest))
+        return await asyncio.to_thread(page_edits.preview, change)
 
     async def _apply(self, body: bytes) -> Any:
         request = _decoded(body, page_edits.SwitchRequest)
