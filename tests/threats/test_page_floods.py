@@ -9,12 +9,21 @@ import sys
 import warnings
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mcp_workbench.core.catalogue import MOST_WEIGHED, definition_tokens
-from mcp_workbench.core.spec import HttpSettings, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.core.lock_states import launch_hash
+from mcp_workbench.core.spec import (
+    HttpSettings,
+    LockedServer,
+    LockFile,
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+)
 from mcp_workbench.server.http import metrics_route
-from mcp_workbench.ui import page_api
+from mcp_workbench.ui import page_api, page_locks
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, Peer
@@ -187,3 +196,22 @@ async def test_a_call_from_the_page_is_what_a_host_could_have_sent(arguments: by
     assert refused.status == 400
     assert refused.json["code"] == "invalid_parameters"
     assert "result" in called.json
+
+
+async def test_definitions_that_differ_from_the_lock_file_are_compared_once_and_in_part() -> None:
+    server = msgspec.structs.replace(listing(more_tools=100, tool_bytes=40_000), lock="review")
+    known = {"dev/a": LockedServer(launch=launch_hash(server))}
+    lock = LockFile("/nowhere", known, is_read_only=True)
+    configuration = msgspec.structs.replace(snapshot(server), lock=lock)
+    async with opened_page(configuration) as visitor:
+        await visitor.gateway.view.open("dev")
+        answers = await at_the_same_moment(visitor, f"{visitor.path}api/locks", page_api.AT_ONCE)
+
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.body for answer in answers}) == 1
+    (changed,) = answers[0].json
+    compared = [change for change in changed["changes"] if change["lines"]]
+    assert len(changed["changes"]) == 102
+    assert 10 <= len(compared) <= page_locks.MOST_IN_ALL // 40_000 + 2
+    longest = max(len(line) for change in compared for line in change["lines"])
+    assert longest <= page_locks.LONGEST_LINE + 1

@@ -83,6 +83,7 @@ class PageApi:
         self._events = events
         self._scope = scope
         self._under_way = 0
+        self._comparing: asyncio.Task[Any] | None = None  # definitions with the lock file
         self._reads: dict[str, Callable[[Query], Awaitable[Any]]] = {
             "home": self._home,
             "server": self._server,
@@ -184,7 +185,17 @@ class PageApi:
         return msgspec.Raw(raw)
 
     async def _locks(self, query: Query) -> Any:
-        return await asyncio.to_thread(lock_changes, self.documents.gateway)
+        """All who ask at the same time share one comparison: it may take a second of a thread."""
+        task = self._comparing
+        if task is None:
+            work = asyncio.to_thread(lock_changes, self.documents.gateway)
+            task = self._comparing = self._scope.start(work, "page: definitions that have changed")
+            task.add_done_callback(self._compared)
+        await asyncio.wait((task,))
+        return task.result()
+
+    def _compared(self, task: asyncio.Task[Any]) -> None:
+        self._comparing = None
 
     async def _calls(self, query: Query) -> Any:
         meter = self.documents.gateway.meter
