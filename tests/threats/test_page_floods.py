@@ -24,6 +24,7 @@ from mcp_workbench.core.spec import (
 )
 from mcp_workbench.server.http import metrics_route
 from mcp_workbench.ui import page_api, page_locks
+from tests.fuzz.material import ODD
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, Peer
@@ -215,3 +216,29 @@ async def test_definitions_that_differ_from_the_lock_file_are_compared_once_and_
     assert 10 <= len(compared) <= page_locks.MOST_IN_ALL // 40_000 + 2
     longest = max(len(line) for change in compared for line in change["lines"])
     assert longest <= page_locks.LONGEST_LINE + 1
+
+
+WRITES = ("call", "restart", "sign-in", "switch/preview", "switch/apply", "undo")
+ADDRESS = b'{"toolbox":"dev","server":"fixture","tool":"echo","id":1,"switches":%b,"arguments":%b}'
+
+
+async def test_whatever_is_posted_is_answered() -> None:
+    odd = [part for part in ODD if len(part) < 5000]
+    async with opened_page() as visitor:
+        peer = await visitor.port.connect()
+        headers = {
+            "cookie": visitor.cookie,
+            "origin": f"http://{visitor.host}",
+            "x-workbench-page": "1",
+        }
+        statuses: set[int] = set()
+        for path in WRITES:
+            for part in odd:
+                for body in (part, ADDRESS % (part, part)):
+                    target = f"{visitor.path}api/{path}"
+                    peer.send(visitor.port.request(body, headers, path=target))
+                    statuses.add((await peer.answer()).status)
+        home = await visitor.api("home")
+
+    assert statuses <= {200, 400, 404}
+    assert home["servers"]
