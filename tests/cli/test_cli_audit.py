@@ -80,6 +80,7 @@ def test_what_is_no_plain_file_is_refused_at_once(kind: str, tmp_path: Path) -> 
     assert "it is no plain file" in done.err
 
 
+@pytest.mark.cost
 def test_a_line_without_an_end_is_read_in_proportion(tmp_path: Path) -> None:
     def made(size: int) -> Path:
         path = tmp_path / f"{size}.jsonl"

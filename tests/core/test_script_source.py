@@ -41,6 +41,7 @@ def test_whatever_is_reported_is_a_line_that_begins_with_a_call(source: str) -> 
         assert f"async def {function}" not in lines[line - 1]
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize(
     "line",
     [

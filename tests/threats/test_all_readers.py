@@ -49,6 +49,8 @@ from mcp_workbench.ui.page_sessions import PageKey
 from mcp_workbench.upstream.crash_output import reason_lines
 from tests.threats.growth import NOISE, SLACK, cost
 
+pytestmark = pytest.mark.cost
+
 SMALL, LARGE = 8 << 10, 32 << 10  # bytes
 AT = ServerAddress("dev", "a")
 SPEC = ServerSpec(AT, StdioCommand("x"))

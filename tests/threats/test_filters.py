@@ -16,6 +16,8 @@ from tests.kit.config import snapshot
 from tests.threats.growth import assert_linear, peak, steps_of
 from tests.threats.test_page_floods import listing
 
+pytestmark = pytest.mark.cost
+
 TOOLS = 10_000  # that are shown of one server
 STEP = 0.1  # seconds of CPU
 

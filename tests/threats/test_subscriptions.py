@@ -85,6 +85,7 @@ def test_an_address_counts_as_it_is_written(uri: str) -> None:
         SubscriptionRegistry().require_room(AT, uri, "host")
 
 
+@pytest.mark.cost
 def test_a_host_that_leaves_is_forgotten_in_proportion() -> None:
     def made(count: int) -> SubscriptionRegistry:
         registry = SubscriptionRegistry()
