@@ -239,12 +239,9 @@ class Documents:
         spec = self._gateway.view.spec(address)
         self.observe_now()
         known = await self.tools.read()
-        line = next(
-            one
-            for one in self.servers(known)
-            if (one.toolbox, one.server) == (address.toolbox, address.server)
-        )
+        spec = self._gateway.view.spec(address)  # it may have been removed meanwhile
         live = self._live()[address]
+        line = self._line(self._gateway.health_of(spec), live, known.get(address))
         page = ServerPage(
             line,
             masked_entry(spec, secrets_of(spec, self._gateway.pool.context.environ)),
