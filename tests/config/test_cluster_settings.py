@@ -44,10 +44,17 @@ def test_a_url_and_a_key_are_enough(tmp_path: Path) -> None:
     found = resolved(tmp_path, **BOTH)
 
     assert found.engine == EngineAddress("127.0.0.1")
-    assert found.key == KEY.encode()
+    assert len(found.key) == 32
     assert found.listen == ("127.0.0.1", 0)
     assert found.advertise is None
     assert found.name == "mcp-workbench"
+
+
+def test_two_clusters_have_no_key_in_common(tmp_path: Path) -> None:
+    one, same, other = (resolved(tmp_path, **BOTH, name=name).key for name in ("a", "a", "b"))
+
+    assert one == same
+    assert KEY.encode() != one != other
 
 
 def test_all_parts_of_the_url_are_read(tmp_path: Path) -> None:
