@@ -1,4 +1,4 @@
-"""A replica that starts: whether it fits the cluster. What is wrong with its settings is an error, not a riddle later."""
+"""A replica that starts: whether it fits the cluster. A wrong setting is an error at once."""
 
 from __future__ import annotations
 
