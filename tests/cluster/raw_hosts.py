@@ -282,6 +282,10 @@ class RawHost:
         self._connection.close()
         self._beside.close()
 
+    def number_from(self, number: int) -> None:
+        """Several hosts of one session need different ids."""
+        self._ids = number
+
     def move_to(self, port: int) -> None:
         """Send everything from now on to another replica."""
         self.close()

@@ -37,6 +37,11 @@ class HttpHost:
             self.opening = self.request("initialize", declared)["result"]
             self._post(rpc("notifications/initialized"), {})
 
+    @property
+    def session(self) -> str:
+        """The id of a legacy host's session."""
+        return self._session["mcp-session-id"]
+
     def close(self) -> None:
         self._connection.close()
 
