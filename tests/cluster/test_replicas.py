@@ -223,6 +223,51 @@ def test_a_replica_that_was_stopped_does_not_answer_for_what_others_have_adopted
         asyncio.run(scene(running))
 
 
+def test_as_many_sessions_as_calls_outlive_a_replica(tmp_path: Path) -> None:
+    """Opened through the balancer, called once, and once more after a replica has handed its own over."""
+
+    async def scene(running: Cluster) -> None:
+        opened = [await sessions_at(running.balancer_port, some) for some in portions(CALLS)]
+        sessions = [session for some in opened for session in some]
+        before = await called_once(running.balancer_port, sessions)
+        running.replicas[0].signal(signal.SIGTERM)
+        during = await called_once(running.balancer_port, sessions)
+        assert await asyncio.to_thread(running.replicas[0].wait) == 0
+        after = await called_once(running.balancer_port, sessions)
+        print(f"\n{len(sessions)} sessions: {before}, {during}, {after}", flush=True)
+        assert before == during == after == {"ok": CALLS}
+
+    with cluster(tmp_path, balanced=True) as running:
+        asyncio.run(scene(running))
+
+
+def portions(count: int) -> list[int]:
+    """Hosts that are open at the same time: a port takes two thousand connections."""
+    return [min(500, count - at) for at in range(0, count, 500)]
+
+
+async def sessions_at(port: int, count: int) -> list[tuple[str, str]]:
+    """Principals and sessions whose hosts have disconnected."""
+    async with hosts_at(port, count) as hosts:
+        return [(host.principal, host.session) for host in hosts]
+
+
+async def called_once(port: int, sessions: list[tuple[str, str]]) -> Counter[str]:
+    """What becomes of one call in each session, from a few hosts at once."""
+    hosts = [RawHost(port, f"h{number}", "alice") for number in range(20)]
+
+    async def one(number: int, host: RawHost) -> None:
+        for host.principal, host.session in sessions[number :: len(hosts)]:
+            await host.echo()
+
+    async with asyncio.TaskGroup() as tasks:
+        for number, host in enumerate(hosts):
+            tasks.create_task(one(number, host))
+    for host in hosts:
+        host.close()
+    return summed(hosts)
+
+
 SDK1 = Path(__file__).parents[2] / ".venv-sdk1" / "bin" / "python"
 
 
