@@ -209,6 +209,7 @@ defaults
   timeout server 120s
   timeout tunnel 1h
   timeout check 2s
+  option abortonclose
   option redispatch 1
   retries 3
   retry-on conn-failure

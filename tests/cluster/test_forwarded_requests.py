@@ -15,7 +15,7 @@ import pytest
 
 from tests.cluster.blocking_hosts import hosts_of
 from tests.cluster.raw_hosts import RawHost, strange, summed
-from tests.cluster.scenes import TOKENS, Cluster, ReplicaProcess, cluster
+from tests.cluster.scenes import TOKENS, Cluster, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.http_host import modern_headers, rpc
@@ -24,7 +24,8 @@ from tests.kit.results import LEGACY, enveloped, use_tool
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
 
 LARGE = 20_000_000  # bytes of one answer; what may wait for a reader of a stream is 8 MiB
-NOTICES = 150_000  # of one call; 20 MB as events
+NOTICES = 2500  # of one call
+TOKEN = "p" * 10_000  # which is repeated in each of them
 ROOM = 40 << 20  # bytes by which a replica may grow meanwhile
 ADOPTERS = 64
 
@@ -32,11 +33,11 @@ ADOPTERS = 64
 class SlowHost:
     """A host whose side of the connection takes a few kilobytes at a time."""
 
-    def __init__(self, replica: ReplicaProcess) -> None:
+    def __init__(self, port: int) -> None:
         self.socket = socket.socket()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(PATIENCE)
-        self.socket.connect(("127.0.0.1", replica.port))
+        self.socket.connect(("127.0.0.1", port))
 
     def send(self, body: bytes, headers: dict[str, Any]) -> None:
         lines = {
@@ -80,7 +81,7 @@ class SlowHost:
 def test_a_large_answer_reaches_a_host_that_reads_slowly(tmp_path: Path) -> None:
     with cluster(tmp_path, 2) as running, hosts_of(running) as hosts:
         session = hosts.legacy(0).session
-        slow = SlowHost(running.replicas[1])
+        slow = SlowHost(running.replicas[1].port)
         with slow.socket:
             slow.call(session, "one", "big", {"n": LARGE})
             answer = json.loads(slow.answer())
@@ -91,9 +92,9 @@ def test_a_stream_that_is_not_read_fills_no_replica(tmp_path: Path) -> None:
     with cluster(tmp_path, 2) as running, hosts_of(running) as hosts:
         host = hosts.legacy(0)
         before = [replica.memory() for replica in running.replicas]
-        slow = SlowHost(running.replicas[1])
+        slow = SlowHost(running.replicas[1].port)
         with slow.socket:
-            slow.call(host.session, "one", "progress", {"n": NOTICES}, progressToken="p")
+            slow.call(host.session, "one", "progress", {"n": NOTICES}, progressToken=TOKEN)
             eventually(lambda: is_disconnected(slow), "it is disconnected")
         after = [replica.memory() for replica in running.replicas]
         assert max(b - a for a, b in zip(before, after, strict=True)) < ROOM
@@ -113,19 +114,28 @@ def is_disconnected(host: SlowHost) -> bool:
 def test_a_modern_call_ends_at_another_replica_when_its_host_leaves(tmp_path: Path) -> None:
     with cluster(tmp_path, 2) as running, hosts_of(running) as hosts:
         watching = hosts.legacy(0)
-        watched = calls_seen(watching)
+        calls_seen(watching)  # the server runs
         running.replicas[1].signal(signal.SIGTERM)  # from now on it passes on what is new
         eventually(lambda: running.replicas[1].status("/readyz") == 503, "it drains")
-        leaving = SlowHost(running.replicas[1])
-        with leaving.socket:
-            params = use_tool("one", "hang")
-            body = rpc("tools/call", enveloped(params), 7)
-            leaving.send(body, modern_headers("tools/call", params))
-            looks = count(1)
-            eventually(
-                lambda: calls_seen(watching) > watched + next(looks), "the call is at its server"
-            )
+        call_and_leave(running.replicas[1].port, watching)
         eventually(lambda: len(stats(watching)["cancelled"]) == 1, "the server hears of it")
+
+
+def test_a_modern_call_ends_when_its_host_leaves_the_balancer(tmp_path: Path) -> None:
+    with cluster(tmp_path, 1, balanced=True) as running, hosts_of(running) as hosts:
+        watching = hosts.legacy(0)
+        call_and_leave(running.balancer_port, watching)
+        eventually(lambda: len(stats(watching)["cancelled"]) == 1, "the server hears of it")
+
+
+def call_and_leave(port: int, watching: HttpHost) -> None:
+    """A call without an end, and the end of its connection when it has reached its server."""
+    leaving, before, looks = SlowHost(port), calls_seen(watching), count(1)
+    with leaving.socket:
+        params = use_tool("one", "hang")
+        body = rpc("tools/call", enveloped(params), 7)
+        leaving.send(body, modern_headers("tools/call", params))
+        eventually(lambda: calls_seen(watching) > before + next(looks), "the call is there")
 
 
 def calls_seen(host: HttpHost) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.cluster.ownership import BEAT
+from tests.cluster.modern_hosts import ModernHost
 from tests.cluster.raw_hosts import RawHost, hosts_at, strange, summed
 from tests.cluster.scenes import TOKENS, Cluster, cluster
 from tests.kit.results import MODERN
@@ -23,6 +24,7 @@ from tests.kit.results import MODERN
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
 
 CALLS = int(os.environ.get("CALLS", "1000"))
+MODERN_HOSTS = 4  # of each principal
 HOSTS = max(6, min(60, CALLS // 30))
 GONE = ("http 404", "http 503", "wrong", "wrong id", "hangs", "error")
 
@@ -31,8 +33,18 @@ Meanwhile = Callable[[], Awaitable[None]]
 
 
 async def with_hosts(running: Cluster, scene: Scene) -> None:
+    """Hosts of both eras and both principals; a port has few places for questions of modern ones."""
+    modern = [
+        ModernHost(running.balancer_port, f"m{number}", name)
+        for number in range(MODERN_HOSTS)
+        for name in TOKENS
+    ]
     async with hosts_at(running.balancer_port, HOSTS) as hosts:
-        await scene(running, hosts)
+        try:
+            await scene(running, [*hosts, *modern])
+        finally:
+            for host in modern:
+                host.close()
 
 
 async def load(
@@ -41,13 +53,13 @@ async def load(
     """These hosts call all at once, each one call after the other, while something happens."""
     each = calls // len(hosts)
 
-    async def one(host: RawHost) -> None:
-        for number in range(each):
+    async def one(host: RawHost, first: int) -> None:
+        for number in range(first, first + each):
             await (host.any(number) if every else host.echo())
 
     async with asyncio.TaskGroup() as tasks:
-        for host in hosts:
-            tasks.create_task(one(host))
+        for first, host in enumerate(hosts):  # each begins with another kind of call
+            tasks.create_task(one(host, first))
         if meanwhile is not None:
             tasks.create_task(_soon(meanwhile))
     return summed(hosts)
@@ -69,6 +81,7 @@ def test_every_replica_answers_every_call(tmp_path: Path) -> None:
         total = await load(hosts, CALLS)
         report("round robin", total, time.monotonic() - began)
         assert set(total) == {"ok"}, (total, strange(hosts))
+        assert all(host.asked and host.notices for host in hosts)
         assert [await host.end() for host in hosts] == [200] * len(hosts)
 
     with cluster(tmp_path, balanced=True) as running:

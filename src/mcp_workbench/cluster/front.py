@@ -18,6 +18,7 @@ from mcp_workbench.cluster.forwarding import (
 )
 from mcp_workbench.cluster.link import LinkBroken
 from mcp_workbench.cluster.ownership import (
+    BEAT,
     Absent,
     Adopt,
     ForwardTo,
@@ -58,6 +59,8 @@ log = logging.getLogger(__name__)
 WAIT = 0.2  # seconds between two looks at who may answer
 SOON = 0.05  # seconds until a second look, after another replica has refused
 HOLD = 10.0  # seconds for which a request waits until it is clear who answers it
+NEW = 2 * BEAT  # seconds until a replica that has started is known to all others
+MOST_GONE = 1000
 OWNERS = 20_000  # sessions of others whose owner is kept in mind
 LINGER = 3.0  # seconds after SIGTERM in which load balancers notice that we are not ready
 LONGEST_SESSION_ID = 128
@@ -99,6 +102,7 @@ class ClusterFront(HttpFront):
         self._tasks = TaskMakers(replica.task_key)
         self._owners: dict[str, str] = {}  # sessions of other replicas
         self._forwarded: set[Forwarding] = set()
+        self._gone: set[str] = set()  # replicas that were looked for, and do not live
         self._routing: dict[
             str, tuple[asyncio.Lock, int]
         ] = {}  # sessions whose owner is looked for
@@ -198,12 +202,15 @@ class ClusterFront(HttpFront):
         return self._forward(request.kept(), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
-        if request.headers.get(METHOD, b"").startswith(_TASKS):
+        is_task = request.headers.get(METHOD, b"").startswith(_TASKS)
+        if is_task:
             holder = self._tasks.maker(request.headers.get(NAME, b""))
         else:
             holder = self._holder(request.body)
-        if holder and holder != self._me and holder in self._members.others:
-            work = self._forward_modern(request.kept(), response, holder)
+        if holder and holder != self._me and not self._has_gone(holder):
+            # A result lies in the engine as well; for the others there is nobody else.
+            patience = HOLD if is_task or _STATE in request.body else 0.0
+            work = self._forward_modern(request.kept(), response, holder, patience)
             self._scope.start(work, "answer for another replica")
         elif self.is_draining and holder != self._me:
             self._forward_to_successor(request, response)
@@ -221,11 +228,33 @@ class ClusterFront(HttpFront):
         state = self._seal.verified(token) if token else None
         return state.handle.partition(".")[0] if state is not None and state.handle else ""
 
+    def _has_gone(self, holder: str) -> bool:
+        """Whether it is known that a replica does not live any more. One that has just started is not known yet."""
+        return holder not in self._members.others and holder in self._gone
+
     async def _forward_modern(
-        self, request: HttpRequest, response: ResponseWriter, holder: str
+        self, request: HttpRequest, response: ResponseWriter, holder: str, patience: float
     ) -> None:
-        if not await self._pass_on(request, response, holder, 1):
-            self._exchanges.handle(request, response)  # which says that the call is gone
+        """Pass it on to the replica that it names, which may be new, or hard to reach for a moment."""
+        loop = asyncio.get_running_loop()
+        end, new_until = loop.time() + patience, loop.time() + NEW
+        while not response.over and not await self._pass_on(request, response, holder, 1):
+            now = loop.time()
+            if now > end or (holder not in self._members.others and now > new_until):
+                self._give_up(request, response, holder)
+                return
+            await self._members.next_beat(WAIT)
+
+    def _give_up(self, request: HttpRequest, response: ResponseWriter, holder: str) -> None:
+        """Answer without the replica that a modern request names."""
+        if holder not in self._members.others:
+            if len(self._gone) >= MOST_GONE:
+                self._gone.clear()
+            self._gone.add(holder)
+        if self.is_draining:
+            self._forward_to_successor(request, response)
+        else:
+            self._exchanges.handle(request, response)  # which says what is gone
 
     def _forward_to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
         work = self._to_successor(request.kept(), response)
@@ -514,6 +543,7 @@ class ClusterFront(HttpFront):
             or lingers
             or self._replica.sessions.is_busy
             or self._routing
+            or self._exchanges.has_suspended  # their hosts come back through other replicas
         )
         return bool(own or self._forwarded) or super().busy
 
