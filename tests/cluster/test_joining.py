@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.blocking_hosts import hosts_of
+from tests.cluster.blocking_hosts import Hosts, hosts_of
 from tests.cluster.proxies import Proxy, proxy_to
 from tests.cluster.raw_hosts import RawHost
 from tests.cluster.scenes import Cluster, ReplicaProcess, cluster
@@ -157,12 +157,26 @@ def test_a_clock_that_is_wrong_is_said_and_breaks_no_question(tmp_path: Path) ->
         )
         assert "ahead of the engine's" in said(running, "doctor", **second_clock)
         for asked_at, answered_at in ((0, 1), (1, 0)):
-            host = hosts.modern(asked_at)
-            params: Message = {**use_tool("asker", "name"), "_meta": CAN_ASK}
-            question = host.request("tools/call", params)["result"]
-            [key] = question["inputRequests"]
-            hosts.move(host, answered_at)
-            answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
-            more: Message = {"inputResponses": answers, "requestState": question["requestState"]}
-            answer = host.request("tools/call", {**params, **more})["result"]
-            assert "Ada" in answer["content"][0]["text"], answer
+            ask_and_answer(hosts, asked_at, answered_at)
+
+
+def test_a_replica_that_has_just_started_gets_the_answers_to_its_questions(tmp_path: Path) -> None:
+    with cluster(tmp_path, 2, later=1) as running, hosts_of(running) as hosts:
+        for _ in range(3):
+            running.replicas[1].start()
+            running.replicas[1].ready()
+            ask_and_answer(hosts, 1, 0)  # which has not heard of it yet
+            running.replicas[1].kill()
+
+
+def ask_and_answer(hosts: Hosts, asked_at: int, answered_at: int) -> None:
+    """A modern host's call with a question, which it answers at another replica."""
+    host = hosts.modern(asked_at)
+    params: Message = {**use_tool("asker", "name"), "_meta": CAN_ASK}
+    question = host.request("tools/call", params)["result"]
+    [key] = question["inputRequests"]
+    hosts.move(host, answered_at)
+    answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
+    more: Message = {"inputResponses": answers, "requestState": question["requestState"]}
+    answer = host.request("tools/call", {**params, **more})
+    assert "Ada" in answer["result"]["content"][0]["text"], answer
