@@ -12,6 +12,7 @@ from tests.kit.http_host import modern_headers, rpc
 from tests.kit.results import META, enveloped, use_tool
 
 ROUNDS = 3  # questions of one call
+GONE = b"The suspended call is gone; it may have run"
 CAN_ANSWER: Json = {META + "clientCapabilities": {"elicitation": {}}}
 
 
@@ -61,6 +62,9 @@ class ModernHost(RawHost):
         if answer is None:
             return None
         status, body = answer
+        if GONE in body:  # it waited for our answer at a replica that was killed
+            self._count("lost")
+            return None
         if status == 200:
             result = json.loads(body).get("result", {})
             if result.get("resultType") == "input_required":

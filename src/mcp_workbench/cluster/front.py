@@ -77,6 +77,7 @@ _DRAINING = Reply(503, b"draining")
 _STATE = b'"requestState"'
 _HANDLE = b'"handle"'
 _TASKS = b"tasks/"
+_LISTEN = b"subscriptions/"
 
 
 class _Params(msgspec.Struct):
@@ -131,7 +132,7 @@ class ClusterFront(HttpFront):
             super().handle(request, response)
         elif admitted.modern:
             body = request.body
-            is_named = request.headers.get(METHOD, b"").startswith(_TASKS)
+            is_named = request.headers.get(METHOD, b"").startswith((_TASKS, _LISTEN))
             if self.is_draining or is_named or _STATE in body or _HANDLE in body:
                 self._handle_modern(request, response)
             else:
@@ -202,9 +203,12 @@ class ClusterFront(HttpFront):
         return self._forward(request.kept(), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
-        is_task = request.headers.get(METHOD, b"").startswith(_TASKS)
-        if is_task:
+        method = request.headers.get(METHOD, b"")
+        is_task = method.startswith((_TASKS, _LISTEN))
+        if method.startswith(_TASKS):
             holder = self._tasks.maker(request.headers.get(NAME, b""))
+        elif is_task:
+            holder = self._tasks.maker_of_first(request.body)
         else:
             holder = self._holder(request.body)
         if holder and holder != self._me and not self._has_gone(holder):
