@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.blocking_hosts import hosts_of
+from tests.cluster.blocking_hosts import Hosts, hosts_of
 from tests.cluster.raw_hosts import RawHost, strange, summed
 from tests.cluster.scenes import TOKENS, Cluster, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
+from tests.kit.config import quick_entry
 from tests.kit.http_host import modern_headers, rpc
 from tests.kit.results import LEGACY, enveloped, use_tool
 
@@ -177,3 +178,37 @@ def test_a_session_is_adopted_once_however_many_ask(tmp_path: Path) -> None:
 
     with cluster(tmp_path) as running:
         asyncio.run(scene(running))
+
+
+def test_a_session_belongs_to_its_principal_on_every_replica(tmp_path: Path) -> None:
+    """Before and after it was adopted; and a principal sees its own toolboxes, whoever answers."""
+    quick = {"mcpServers": {"quick": quick_entry("quick")}}
+    tokens = {"alice": {"token": "${ALICE}"}, "bob": {"token": "${BOB}", "toolboxes": ["dev"]}}
+    boxes = {"dev": quick, "private": quick}
+    http = {"tokens": tokens, "allowedHosts": ["127.0.0.1"]}
+    with cluster(tmp_path, toolboxes=boxes, http=http) as running, hosts_of(running) as hosts:
+        alice, bob, thief = hosts.legacy(0), hosts.legacy(0, "bob"), hosts.legacy(1, "bob")
+        thief.take_session(alice)
+        for replica in (0, 1, 2):
+            check_principals(hosts, alice, bob, thief, replica)
+        running.replicas[0].kill()
+        for replica in (1, 2):
+            check_principals(hosts, alice, bob, thief, replica)
+
+
+def check_principals(
+    hosts: Hosts, alice: HttpHost, bob: HttpHost, thief: HttpHost, replica: int
+) -> None:
+    for host in (alice, bob, thief):
+        hosts.move(host, replica)
+    stolen = thief.request("tools/call", use_tool("quick", "echo", {"nonce": "n"}))
+    assert "not found" in stolen["error"]["message"]
+    for host, toolbox, is_allowed in (
+        (alice, "dev", True),
+        (alice, "private", True),
+        (bob, "dev", True),
+        (bob, "private", False),
+    ):
+        call = use_tool("quick", "echo", {"nonce": "n"}, toolbox=toolbox)
+        result = host.request("tools/call", call)["result"]
+        assert result.get("isError", False) is not is_allowed, result

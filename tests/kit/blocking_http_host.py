@@ -42,6 +42,10 @@ class HttpHost:
         """The id of a legacy host's session."""
         return self._session["mcp-session-id"]
 
+    def take_session(self, other: HttpHost) -> None:
+        """Use the session of another host from now on."""
+        self._session = dict(other._session)
+
     def close(self) -> None:
         self._connection.close()
 

@@ -18,7 +18,7 @@ from mcp_workbench.cluster.forwarding import (
 )
 from mcp_workbench.cluster.link import LinkBroken
 from mcp_workbench.cluster.ownership import (
-    BEAT,
+    NEW,
     Absent,
     Adopt,
     ForwardTo,
@@ -59,7 +59,6 @@ log = logging.getLogger(__name__)
 WAIT = 0.2  # seconds between two looks at who may answer
 SOON = 0.05  # seconds until a second look, after another replica has refused
 HOLD = 10.0  # seconds for which a request waits until it is clear who answers it
-NEW = 2 * BEAT  # seconds until a replica that has started is known to all others
 MOST_GONE = 1000
 OWNERS = 20_000  # sessions of others whose owner is kept in mind
 LINGER = 3.0  # seconds after SIGTERM in which load balancers notice that we are not ready

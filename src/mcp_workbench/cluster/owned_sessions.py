@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mcp_workbench.cluster.engine import EngineAway
-from mcp_workbench.cluster.ownership import adopted, released
+from mcp_workbench.cluster.ownership import NEW, adopted, released
 from mcp_workbench.cluster.records import (
     LONGEST_SESSION,
     MOST_SUBSCRIPTIONS,
@@ -284,8 +285,14 @@ class OwnedSessions:
         if stream == 0:
             work = resume_own(replica.streams, session, response, last)
         else:
-            resumed = PostResume(replica.streams, session.id, response)
-            work = resumed.run(stream, after, lambda: previous in replica.members.others)
+            new_until = (
+                time.monotonic() + NEW
+            )  # it may have started so shortly ago that it is not known
+
+            def runs() -> bool:
+                return previous in replica.members.others or time.monotonic() < new_until
+
+            work = PostResume(replica.streams, session.id, response).run(stream, after, runs)
         replica.scope.start(work, "stream of a former owner")
         return True
 
