@@ -58,13 +58,13 @@ class ReplicaProcess:
     def __init__(self, folder: Path, config: Path, environ: dict[str, str], port: int = 0) -> None:
         self.folder = folder
         self.port = port or free_port()
-        self._config = config
+        self.config = config
         self.environ = environ
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / f"replica-{self.port}.log"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(self._config)]
+        command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--http", f"127.0.0.1:{self.port}"],

@@ -14,7 +14,7 @@ from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.server.suspended_calls import SKEW
 
 MOST_MEMBERS = 256
-LONGEST_TIME = 12  # digits of the engine's seconds
+LONGEST_TIME = 12  # digits of a number in the engine's time
 UNKNOWN_ANSWER = "ERR the engine's answer is none of our script's"
 
 # Returns the engine's time, and who lives: ids and records by turns.
@@ -64,10 +64,7 @@ def read_census(reply: object, vault: ValueSeal) -> Census:
     parts = cast("list[object]", reply) if isinstance(reply, list) else []
     if len(parts) < 2 or len(parts) % 2:
         raise EngineError(UNKNOWN_ANSWER)
-    seconds, micro = parts[:2]
-    if not (isinstance(seconds, bytes) and seconds.isdigit() and len(seconds) <= LONGEST_TIME):
-        raise EngineError(UNKNOWN_ANSWER)
-    fraction = int(micro) / 1e6 if isinstance(micro, bytes) and micro.isdigit() else 0.0
+    seconds, micro = (_number(part) for part in parts[:2])
     members: dict[str, ReplicaAddress] = {}
     strangers = 0
     for id, sealed in zip(parts[2::2], parts[3::2], strict=True):
@@ -76,7 +73,13 @@ def read_census(reply: object, vault: ValueSeal) -> Census:
             strangers += 1
         elif len(members) < MOST_MEMBERS:
             members[member.id] = member
-    return Census(members, strangers, time.time() - int(seconds) - fraction)
+    return Census(members, strangers, time.time() - seconds - micro / 1e6)
+
+
+def _number(part: object) -> int:
+    if not isinstance(part, bytes) or not part.isdigit() or len(part) > LONGEST_TIME:
+        raise EngineError(UNKNOWN_ANSWER)
+    return int(part)
 
 
 def _member(id: object, sealed: object, vault: ValueSeal) -> ReplicaAddress | None:
