@@ -63,7 +63,7 @@ class ModernHost(RawHost):
             return None
         status, body = answer
         if GONE in body:  # it waited for our answer at a replica that was killed
-            self._count("lost")
+            self._count("lost", GONE.decode())
             return None
         if status == 200:
             result = json.loads(body).get("result", {})

@@ -210,7 +210,7 @@ class RawHost:
 
     def _count(self, outcome: str, detail: str = "") -> None:
         self.outcomes[outcome] += 1
-        if outcome not in ("ok", "lost") and len(self.strange) < 20:
+        if outcome != "ok" and len(self.strange) < 20:
             self.strange.append(f"{outcome}: {detail}")
 
     def judge(self, text: Any, *, right: bool) -> None:

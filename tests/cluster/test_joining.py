@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -20,6 +22,7 @@ from tests.kit.valkey import free_port
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
 
 OTHER_KEY = "f" * 32
+AWAY = 2.0  # seconds
 SAME_NAME = "under the same name, with another key"
 
 
@@ -169,13 +172,32 @@ def test_a_replica_that_has_just_started_gets_the_answers_to_its_questions(tmp_p
             running.replicas[1].kill()
 
 
-def ask_and_answer(hosts: Hosts, asked_at: int, answered_at: int) -> None:
+def test_an_answer_waits_until_the_engine_can_tell_who_asked(tmp_path: Path) -> None:
+    """The engine ends before the first replica has heard of the second, and comes back."""
+    with cluster(tmp_path, 2, later=1) as running, hosts_of(running) as hosts:
+        running.replicas[1].start()
+        running.replicas[1].ready()
+        back = Timer(AWAY, running.engine.start)
+
+        def leave() -> None:
+            running.engine.stop()
+            back.start()
+
+        ask_and_answer(hosts, 1, 0, meanwhile=leave)
+        back.join()
+
+
+def ask_and_answer(
+    hosts: Hosts, asked_at: int, answered_at: int, meanwhile: Callable[[], None] | None = None
+) -> None:
     """A modern host's call with a question, which it answers at another replica."""
     host = hosts.modern(asked_at)
     params: Message = {**use_tool("asker", "name"), "_meta": CAN_ASK}
     question = host.request("tools/call", params)["result"]
     [key] = question["inputRequests"]
     hosts.move(host, answered_at)
+    if meanwhile is not None:
+        meanwhile()
     answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
     more: Message = {"inputResponses": answers, "requestState": question["requestState"]}
     answer = host.request("tools/call", {**params, **more})

@@ -6,8 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mcp_workbench.cluster.engine import EngineAway
 from mcp_workbench.cluster.forwarding import (
     MOST_HOPS,
@@ -17,6 +15,7 @@ from mcp_workbench.cluster.forwarding import (
     write_request,
 )
 from mcp_workbench.cluster.link import LinkBroken
+from mcp_workbench.cluster.named_replicas import NamedReplica, NamedReplicas, may_name_one
 from mcp_workbench.cluster.ownership import (
     NEW,
     Absent,
@@ -31,12 +30,8 @@ from mcp_workbench.cluster.ownership import (
 )
 from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.resp import EngineError
-from mcp_workbench.cluster.shared_results import maker_of_result
-from mcp_workbench.cluster.shared_tasks import TaskMakers
-from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
 from mcp_workbench.server.http.front import HttpFront
-from mcp_workbench.server.http.modern import METHOD, NAME
 from mcp_workbench.server.http.sessions import (
     LAST_EVENT,
     SESSION_ID,
@@ -59,7 +54,6 @@ log = logging.getLogger(__name__)
 WAIT = 0.2  # seconds between two looks at who may answer
 SOON = 0.05  # seconds until a second look, after another replica has refused
 HOLD = 10.0  # seconds for which a request waits until it is clear who answers it
-MOST_GONE = 1000
 OWNERS = 20_000  # sessions of others whose owner is kept in mind
 LINGER = 3.0  # seconds after SIGTERM in which load balancers notice that we are not ready
 LONGEST_SESSION_ID = 128
@@ -70,24 +64,16 @@ AWAY = refused(
     headers=b"Retry-After: 2\r\n",
 )
 
+UNREACHED = refused(
+    503,
+    "the replica that has this call or task can't be reached now; try again",
+    code=jsonrpc.SERVER_ERROR,
+    headers=b"Retry-After: 2\r\n",
+)
+
 _WAIT = WaitForLease()
 _NO_LEASE = Reply(503, b"no lease")
 _DRAINING = Reply(503, b"draining")
-_STATE = b'"requestState"'
-_HANDLE = b'"handle"'
-_TASKS = b"tasks/"
-_LISTEN = b"subscriptions/"
-
-
-class _Params(msgspec.Struct):
-    requestState: str = ""  # noqa: N815 - the wire's word
-
-
-class _Resumed(msgspec.Struct):
-    params: _Params = msgspec.field(default_factory=_Params)
-
-
-_read_resumed = msgspec.json.Decoder(_Resumed).decode
 
 
 class ClusterFront(HttpFront):
@@ -98,11 +84,9 @@ class ClusterFront(HttpFront):
         self._replica = replica
         self._members = replica.members
         self._me = replica.me.id
-        self._seal = Seal(replica.state_key)
-        self._tasks = TaskMakers(replica.task_key)
+        self._named = NamedReplicas(replica)
         self._owners: dict[str, str] = {}  # sessions of other replicas
         self._forwarded: set[Forwarding] = set()
-        self._gone: set[str] = set()  # replicas that were looked for, and do not live
         self._routing: dict[
             str, tuple[asyncio.Lock, int]
         ] = {}  # sessions whose owner is looked for
@@ -130,9 +114,7 @@ class ClusterFront(HttpFront):
         if type(admitted) is not Admitted:
             super().handle(request, response)
         elif admitted.modern:
-            body = request.body
-            is_named = request.headers.get(METHOD, b"").startswith((_TASKS, _LISTEN))
-            if self.is_draining or is_named or _STATE in body or _HANDLE in body:
+            if self.is_draining or may_name_one(request):
                 self._handle_modern(request, response)
             else:
                 self._exchanges.handle(request, response)
@@ -202,58 +184,36 @@ class ClusterFront(HttpFront):
         return self._forward(request.kept(), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
-        method = request.headers.get(METHOD, b"")
-        is_task = method.startswith((_TASKS, _LISTEN))
-        if method.startswith(_TASKS):
-            holder = self._tasks.maker(request.headers.get(NAME, b""))
-        elif is_task:
-            holder = self._tasks.maker_of_first(request.body)
-        else:
-            holder = self._holder(request.body)
-        if holder and holder != self._me and not self._has_gone(holder):
-            # A result lies in the engine as well; for the others there is nobody else.
-            patience = HOLD if is_task or _STATE in request.body else 0.0
-            work = self._forward_modern(request.kept(), response, holder, patience)
+        named = self._named.named_in(request)
+        if named.id and named.id != self._me and not self._named.is_gone(named.id):
+            work = self._forward_modern(request.kept(), response, named)
             self._scope.start(work, "answer for another replica")
-        elif self.is_draining and holder != self._me:
+        elif self.is_draining and named.id != self._me:
             self._forward_to_successor(request, response)
         else:
             self._exchanges.handle(request, response)
 
-    def _holder(self, body: bytes) -> str:
-        """The replica that a modern request names: a call waits there, or a result was made there."""
-        if _STATE not in body:
-            return maker_of_result(body) if _HANDLE in body else ""
-        try:
-            token = _read_resumed(body).params.requestState
-        except (msgspec.DecodeError, ValueError):
-            return ""
-        state = self._seal.verified(token) if token else None
-        return state.handle.partition(".")[0] if state is not None and state.handle else ""
-
-    def _has_gone(self, holder: str) -> bool:
-        """Whether it is known that a replica does not live any more. One that has just started is not known yet."""
-        return holder not in self._members.others and holder in self._gone
-
     async def _forward_modern(
-        self, request: HttpRequest, response: ResponseWriter, holder: str, patience: float
+        self, request: HttpRequest, response: ResponseWriter, named: NamedReplica
     ) -> None:
         """Pass it on to the replica that it names, which may be new, or hard to reach for a moment."""
         loop = asyncio.get_running_loop()
-        end, new_until = loop.time() + patience, loop.time() + NEW
-        while not response.over and not await self._pass_on(request, response, holder, 1):
+        end, new_until = loop.time() + HOLD, loop.time() + NEW
+        while not response.over and not await self._pass_on(request, response, named.id, 1):
             now = loop.time()
-            if now > end or (holder not in self._members.others and now > new_until):
-                self._give_up(request, response, holder)
+            is_new = named.id not in self._members.others and now <= new_until
+            has_ended = not is_new and self._named.has_ended(named.id, now)
+            if has_ended:
+                self._named.give_up(named.id)
+            if has_ended or not (named.is_only or is_new):
+                self._answer_without(request, response)
+                return
+            if now > end:
+                response.plain(UNREACHED)
                 return
             await self._members.next_beat(WAIT)
 
-    def _give_up(self, request: HttpRequest, response: ResponseWriter, holder: str) -> None:
-        """Answer without the replica that a modern request names."""
-        if holder not in self._members.others:
-            if len(self._gone) >= MOST_GONE:
-                self._gone.clear()
-            self._gone.add(holder)
+    def _answer_without(self, request: HttpRequest, response: ResponseWriter) -> None:
         if self.is_draining:
             self._forward_to_successor(request, response)
         else:
