@@ -28,7 +28,8 @@ SERVER = ROOT / "tests/ui/page_server.py"
 BLOCK = 400  # calls of one block
 ROUNDS = 20  # blocks of each
 RATE = 1000  # calls per second, for the share of a core
-TURN = 0.5  # seconds
+TURN = 2.0  # seconds
+AFTER = 0.3  # seconds until what was done in a turn has been shown
 PATHS = (
     "home",
     "tools?toolbox=dev",
@@ -185,20 +186,21 @@ def calls_for(bench: Bench, seconds: float) -> int:
 def core_share(plain: Bench, paged: Bench, seconds: float) -> float:
     """What an open page adds in CPU time at RATE calls per second, in percent of a core.
 
-    They are called in short turns, because a busy machine changes. What is done for the page after a turn
-    counts, too: all that a process has run since the beginning does.
+    They are called in turns, because a busy machine changes. What is done for the page after a turn counts, too; what
+    it costs while the other one is called does not.
     """
     benches = (plain, paged)
-    before = [bench.cpu() for bench in benches]
-    calls = [0, 0]
+    spent, calls = [0.0, 0.0], [0, 0]
     for turn in range(max(round(seconds / TURN), 1)):
         for number in (0, 1) if turn % 2 else (1, 0):
+            before = benches[number].cpu()
             calls[number] += calls_for(benches[number], TURN)
-    time.sleep(1.0)
-    each = [(benches[n].cpu() - before[n]) / calls[n] for n in (0, 1)]
+            time.sleep(AFTER)
+            spent[number] += benches[number].cpu() - before
+    each = [spent[n] / calls[n] for n in (0, 1)]
     more = (each[1] - each[0]) * RATE * 100
     print(f"an open page adds {more:.2f} % of a core at {RATE} calls per second", end=" ")
-    print(f"(a call costs {each[0] * 1e6:.0f} µs of CPU without it)")
+    print(f"(a call costs {each[0] * 1e6:.0f} µs of CPU without it)", flush=True)
     return more
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from mcp_workbench.cli.top_screen import change_between, screen
-from mcp_workbench.core.call_stats import CallStats
 from mcp_workbench.core.figures import Figures, Hosts, RequestTokens, ServerFigures
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.command import run_command, serving
@@ -21,16 +20,14 @@ from tests.kit.config import config_file, entry, write_config
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 from tests.kit.terminal import terminal
-from tests.observe.test_call_stats import call
+from tests.observe.test_call_stats import call, counted, kind
 
 OPENED, CLOSED = "\x1b[?1049h", "\x1b[?1049l"
 
 
 def figures(seconds: float = 100.0, calls: int = 0, **more: Any) -> Figures:
-    stats = CallStats()
-    for number in range(calls):
-        one = call(number, outcome="ok" if number % 2 else "timeout", is_error=not number % 2)
-        stats.add(one, is_configured=True, is_tool=True)
+    kinds = kind(outcome="timeout", is_error=True), kind()
+    stats = counted(*(call(kinds[number % 2]) for number in range(calls)))
     servers = (
         ServerFigures("box", "a", "ready", 1, memory=50 << 20, tools=3, tokens=900),
         ServerFigures("box", "b", "failed", failures=3, restarts=2),
@@ -77,8 +74,7 @@ def test_the_screen_fits_into_the_terminal(width: int, height: int) -> None:
 
 
 def test_names_of_servers_and_tools_can_not_move_the_cursor() -> None:
-    stats = CallStats()
-    stats.add(call(tool="evil\x1b[2J\n"), is_configured=True, is_tool=True)
+    stats = counted(call(kind(tool="evil\x1b[2J\n")))
     lines = screen(figures(stats=stats.snapshot()), None, 200, 0)
 
     assert all(line.isprintable() for line in lines)

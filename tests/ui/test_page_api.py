@@ -19,7 +19,7 @@ from tests.kit.config import config_file, demo_server, program_entry, write_conf
 from tests.kit.http_host import Peer
 from tests.kit.results import Json
 from tests.ui.page_server import MARKUP
-from tests.ui.scene import Visitor, eventually_read, opened_page
+from tests.ui.scene import Visitor, eventually_read, named, opened_page
 
 SERVER = str(Path(__file__).with_name("page_server.py"))
 SECRET = "sk-canary-0123456789"
@@ -350,11 +350,6 @@ async def message(peer: Peer, topic: str) -> Json:
             return {**data["data"], "id": event.get("id")}
 
 
-def named(calls: Json) -> list[Json]:
-    """The calls of a message, by the names of their fields."""
-    return [dict(zip(calls["fields"], row, strict=True)) for row in calls["rows"]]
-
-
 async def test_an_open_page_follows_states_and_calls(tmp_path: Path) -> None:
     async with opened_page(loaded(tmp_path, {"basics": demo_server()})) as visitor:
         peer = await following_page(visitor, "topics=home,calls")
@@ -375,6 +370,7 @@ async def test_an_open_page_follows_states_and_calls(tmp_path: Path) -> None:
     assert all(row[part] >= 0 for part in ("queue", "start", "at_server", "workbench"))
     assert row["ended"] + calls["offset"] == pytest.approx(time.time(), abs=30)
     assert [row["tool"] for row in named(later)] == ["now"]
+    assert (calls["run"], calls["first"], later["first"]) == (later["run"], 1, 2)
     assert (figures["calls"], figures["errors"]) == (2, 0)
     assert {one["tool"] for one in figures["unused"]} == {"echo", "fail"}
 
@@ -389,7 +385,7 @@ async def test_nothing_is_measured_before_a_page_is_open(tmp_path: Path) -> None
 
         assert not before
         assert visitor.gateway.meter.is_on
-        assert (await visitor.api("calls"))["rows"] == []
+        assert named(await visitor.api("calls")) == []
 
 
 async def test_a_page_that_is_closed_is_followed_by_nothing(tmp_path: Path) -> None:
