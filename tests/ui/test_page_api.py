@@ -330,6 +330,47 @@ def test_no_path_of_the_api_writes_an_entry() -> None:
     }
 
 
+ENTRY = {
+    "command": "touch",
+    "args": ["made"],
+    "env": {"A_TOKEN": SECRET},
+    "url": "http://127.0.0.1:1/mcp",
+    "headers": {"Authorization": SECRET},
+    "mcpServers": {"new": {"command": "touch", "args": ["made"]}},
+    "approve": [],
+    "approval": True,
+    "lock": "off",
+}
+
+
+@pytest.mark.parametrize("word", list(ENTRY))
+async def test_what_a_write_says_of_an_entry_is_not_heard(word: str, tmp_path: Path) -> None:
+    """A command, an argument, a variable, a URL, a header or an approval in a body changes no entry."""
+    servers = {"h": program_entry(SERVER, "hostile", approve=["shapes"])}
+    file = config_file(tmp_path, servers)
+    before = file.read_bytes()
+    more = {word: ENTRY[word]}
+    async with opened_page(load_config(str(file))) as visitor:
+        with following(visitor.gateway, (), brief=True):
+            await visitor.act("start", more)
+            await state_of(visitor, "h", "ready")
+            address = {"toolbox": "dev", "server": "h", **more}
+            await visitor.act("restart", address)
+            await state_of(visitor, "h", "ready")
+            tried = await visitor.act("call", {**address, "tool": "shapes", "arguments": {}})
+            switch = {**address, "off": ["text"]}
+            shown = await visitor.act("switch/preview", {"switches": [switch], **more})
+            done = await visitor.act(
+                "switch/apply", {"switches": [switch], "digest": shown["digest"], **more}
+            )
+            entry = json.loads(file.read_text())["toolboxes"]["dev"]["mcpServers"]["h"]
+            await visitor.act("undo", {"id": done["undo"], **more})
+
+    assert "the page approves nothing" in tried["error"]
+    assert entry == {**servers["h"], "toolFilters": ["!text"]}
+    assert file.read_bytes() == before
+
+
 # Live
 
 

@@ -11,9 +11,15 @@ export class Refused extends Error {
 }
 
 async function answer(response) {
-  const body = await response.json().catch(() => null);
+  let body = null;
+  try { body = JSON.parse(await response.text(), whole); } catch { /* no answer of the workbench */ }
   if (!response.ok) throw new Refused(body, response.status);
   return body;
+}
+
+// A whole number with more digits than a number has here is shown as it was written, in browsers that can.
+function whole(key, value, context) {
+  return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) && JSON.rawJSON ? JSON.rawJSON(context.source) : value;
 }
 
 export async function api(path, query = {}) {

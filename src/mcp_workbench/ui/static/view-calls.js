@@ -15,6 +15,7 @@ export default function Calls() {
   const [kind, only] = useState("all");
   const [paused, pause] = useState(false);
   const [chosen, choose] = useState(null);
+  const [fresh, count] = useState(0); // calls that wait while the list is held
   const waiting = useRef([]);
   const held = useRef(false);
   useEffect(() => {
@@ -24,14 +25,14 @@ export default function Calls() {
     const start = () => { end = follow("calls", {after: last}, take); };
     function take(message) {
       const rows = named(message);
-      if (held.current) { waiting.current = [...rows, ...waiting.current].slice(0, MOST); return; }
+      if (held.current) { waiting.current = [...rows, ...waiting.current].slice(0, MOST); count(waiting.current.length); return; }
       set(before => merged(rows, before));
     }
     return () => end();
   }, []);
   function hold() {
     held.current = !paused;
-    if (paused) { const rows = waiting.current; waiting.current = []; set(before => merged(rows, before)); }
+    if (paused) { const rows = waiting.current; waiting.current = []; count(0); set(before => merged(rows, before)); }
     pause(!paused);
   }
   if (error) return html`<${Problem} text=${error.message} />`;
@@ -45,7 +46,7 @@ export default function Calls() {
       <label class="search"><${Icon} name="search" /><input type="search" value=${words} onInput=${event => filter(event.target.value)} placeholder="Tool, server, host or outcome (press /)" aria-label="Filter calls" /></label>
       <label>Show <select value=${kind} onChange=${event => only(event.target.value)}><option value="all">all</option><option value="errors">errors</option><option value="slow">slower than 1 s</option></select></label>
       <button type="button" aria-pressed=${paused} onClick=${hold}>${paused ? "Go on" : "Pause"}</button>
-      <span class="faint" role="status">${plural(rows.length, "call")}${paused && waiting.current.length ? `, ${waiting.current.length} new` : ""}</span>
+      <span class="faint" role="status">${plural(rows.length, "call")}${fresh ? `, ${number(fresh)} new` : ""}</span>
     </div>
     ${calls === null ? html`<p class="boot">Loading …</p>` : !rows.length ? html`<${Empty} icon="list" title=${calls.length ? "No call fits" : "No call yet"} text=${calls.length ? "Other words, or all calls, may show more." : "Calls of hosts appear here as they end."} />` : html`<${Rows} rows=${rows} chosen=${chosen} choose=${choose} />`}
     ${chosen && html`<${Detail} it=${chosen} close=${() => choose(null)} />`}`;
