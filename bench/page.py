@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -45,14 +45,18 @@ PATHS = (
 class Bench:
     """One workbench on a port."""
 
+    settings: Mapping[str, Any] = {}  # more of the configuration
+    variables: Mapping[str, str] = {}
+
     def __init__(self, folder: Path, tools: int, *options: str) -> None:
         folder.mkdir()
         config = folder / "workbench-config.json"
         entry = {"command": sys.executable, "args": [str(SERVER), "many", str(tools)]}
-        config.write_text(json.dumps({"toolboxes": {"dev": {"mcpServers": {"many": entry}}}}))
+        boxes = {"dev": {"mcpServers": {"many": entry}}}
+        config.write_text(json.dumps({"toolboxes": boxes, **self.settings}))
         config.chmod(0o600)
         argv = self.command("serve", "--http", "0", "--config", str(config), *options)
-        env = {**os.environ, "MCP_WORKBENCH_HOME": str(folder / "state")}
+        env = {**os.environ, "MCP_WORKBENCH_HOME": str(folder / "state"), **self.variables}
         self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env)
         assert self.process.stderr is not None
         lines = [self.process.stderr.readline() for _ in range(2 + bool(options))]
