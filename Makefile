@@ -17,7 +17,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-apps peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
+.PHONY: help run test test-cost test-quick coverage mutants docs fuzz check format peers peers-apps peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,12 +82,16 @@ run: $(VENV)/.run ## the main job on the embedded default: a guided session with
 test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=4 tests run at a time
 	$(PYTEST) -n $(AT_ONCE) --dist worksteal
 
+# They compare costs, and have the processor almost for themselves: beside other tests they would measure those.
+test-cost: $(VENV)/.dev ## what measures CPU time and memory, the largest messages above all
+	$(PYTEST) -m cost -n 2 --dist worksteal
+
 test-quick: $(VENV)/.dev ## the tests that hardly start a process: 20 seconds
 	$(PYTEST) -n 2 --dist worksteal tests/core tests/transport tests/protocol tests/schema tests/config tests/server
 
 coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -p -m pytest -n $(AT_ONCE) --dist worksteal
+	$(BIN)/python -m coverage run -p -m pytest -m "not peers and not browser" -n $(AT_ONCE) --dist worksteal
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report -i --include="src/*" --skip-covered --sort=cover
 

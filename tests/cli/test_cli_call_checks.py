@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -146,7 +147,7 @@ def failing(folder: Path, **more: Any) -> Path:
     script = folder / "server.sh"
     script.write_text(
         f"#!/bin/sh\necho $$ >> {folder}/starts\n[ -e {folder}/works ] || exit 7\n"
-        f'exec {server["command"]} "$@"\n'
+        f'exec {quote(server["command"])} "$@"\n'
     )
     script.chmod(0o755)
     write_config(folder, toolbox(a={**server, "command": str(script)}))

@@ -118,7 +118,7 @@ def test_nobody_comes_in_time(place: Place) -> None:
     assert time.monotonic() - began < PATIENCE
 
 
-@pytest.mark.parametrize("browser", ["/nowhere/browser", "false", ""])
+@pytest.mark.parametrize("browser", ["/nowhere/browser", "false", "", " ", 'a "quote'])
 def test_no_browser_is_no_failure_but_told(place: Place, browser: str) -> None:
     env = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "WSL_DISTRO_NAME": "", "BROWSER": browser}
     done = place.login("--timeout", "1", **env)

@@ -74,6 +74,7 @@ def test_a_hostile_reply_is_refused(data: bytes) -> None:
         ReplyReader().feed(data)
 
 
+@pytest.mark.cost
 def test_a_long_reply_is_read_once_however_many_pieces_it_comes_in() -> None:
     def read(values: int) -> None:
         data = b"*%d\r\n" % values + b"$8\r\n12345678\r\n" * values

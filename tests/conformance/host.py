@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -230,7 +231,10 @@ def play(scenario: str, era: str, url: str) -> None:
         # Each scenario is another server, on a port that an earlier one may have had: what the
         # workbench remembers of a URL must not reach the next.
         env = {**os.environ, "MCP_WORKBENCH_HOME": str(Path(folder) / "home")}
-        env |= {"BROWSER": f"{sys.executable} {BROWSER}", "WORKBENCH_CONFIG": str(file)}
+        env |= {
+            "BROWSER": shlex.join([sys.executable, str(BROWSER)]),
+            "WORKBENCH_CONFIG": str(file),
+        }
         signs_in = scenario.startswith("auth/")
         # A server may want another sign-in later, for example when it changes its authorization server.
         for _ in range(2 if signs_in else 1):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -127,7 +128,9 @@ def test_a_server_that_failed_is_tried_again_on_request(tmp_path: Path) -> None:
     works = tmp_path / "works"
     server = entry()
     script = tmp_path / "server.sh"
-    script.write_text(f'#!/bin/sh\n[ -e {works} ] || exit 1\nexec {server["command"]} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\n[ -e {works} ] || exit 1\nexec {quote(server["command"])} "$@"\n'
+    )
     script.chmod(0o755)
     with shared(config_file(tmp_path, {"a": {**server, "command": str(script)}})) as bench:
         for _ in range(6):
@@ -256,7 +259,7 @@ def test_a_list_is_read_all_the_same_if_the_workbench_is_killed(tmp_path: Path) 
     server = entry()
     script = tmp_path / "server.sh"
     script.write_text(
-        f'#!/bin/sh\nwhile [ ! -e {gate} ]; do sleep 0.05; done\nexec {server["command"]} "$@"\n'
+        f'#!/bin/sh\nwhile [ ! -e {gate} ]; do sleep 0.05; done\nexec {quote(server["command"])} "$@"\n'
     )
     script.chmod(0o755)
     with shared(config_file(tmp_path, {"a": {**server, "command": str(script)}})) as bench:

@@ -73,6 +73,7 @@ def refused(frame: bytes) -> None:
         FrameReader(MOST_REQUEST, MOST_LATER).feed(frame)
 
 
+@pytest.mark.cost
 def test_a_request_of_nothing_but_separators_is_refused_unread() -> None:
     separators = pack(b"\0" * MOST_REQUEST)
     letters = pack(b"a" * MOST_REQUEST)
@@ -95,6 +96,7 @@ def test_an_environment_as_large_as_a_system_allows_is_read() -> None:
     ]
 
 
+@pytest.mark.cost
 def test_very_many_frames_at_once_are_read_in_proportion() -> None:
     assert_linear(
         lambda data: FrameReader().feed(data), lambda size: pack(b"") * (size // 4), 1 << 20

@@ -7,6 +7,7 @@ import stat
 import sys
 import zipfile
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from mcp_workbench.hosts.bundle import read_bundle
 from tests.hosts.samples import tree
 from tests.kit.command import Person, newcomer
 
-START = f"#!/bin/sh\nexec {sys.executable} -P -m mcp_workbench.demo basics\n"
+START = f"#!/bin/sh\nexec {quote(sys.executable)} -P -m mcp_workbench.demo basics\n"
 MANIFEST: dict[str, Any] = {
     "manifest_version": "0.3",
     "name": "Demo Notes",

@@ -15,6 +15,8 @@ from mcp_workbench.hosts.plan import Member, edited, editor
 from mcp_workbench.hosts.read import HostServer
 from mcp_workbench.hosts.secrets import masked
 
+pytestmark = pytest.mark.cost
+
 FEW, MANY = 50, 200
 
 

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shlex import quote
 from threading import Thread
 from typing import Any
 
@@ -155,7 +156,7 @@ def person(tmp_path: Path) -> Person:
     programs = tmp_path / "bin"
     programs.mkdir()
     npx = programs / "npx"
-    npx.write_text(f"#!/bin/sh\nexec {sys.executable} -P -m mcp_workbench.demo basics\n")
+    npx.write_text(f"#!/bin/sh\nexec {quote(sys.executable)} -P -m mcp_workbench.demo basics\n")
     npx.chmod(0o755)
     return newcomer(tmp_path)._replace(path=f"{programs}:/usr/bin:/bin")
 

@@ -99,6 +99,7 @@ def test_a_description_is_one_short_line(about: str, servers: list[ServerSummary
     assert text.isprintable()
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("text", ["word ", "\x1b[2J", "(", "aB", "s\n"])
 def test_instructions_of_megabytes_cost_no_time(text: str) -> None:
     began = time.process_time()

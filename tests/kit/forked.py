@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
+from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -86,9 +88,70 @@ def _using(*, forks: bool) -> Generator[None]:
         Use.forks = before
 
 
+def start(
+    argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str]
+) -> Fork | subprocess.Popen[bytes]:
+    """The command with its three streams: a fork where they are wanted, otherwise a process of its own."""
+    if Use.forks and _forks(env):
+        return Fork(argv, cwd, env)
+    return popen([*COMMAND, *argv], cwd=cwd, env=env)
+
+
+def popen(
+    argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Any program with its three streams, without buffers."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=cwd, bufsize=0)
+
+
 def command(env: Mapping[str, str]) -> tuple[str, ...]:
     """What starts the command in this environment: itself, or what asks for a fork and stands for it."""
     return (*RELAY, _socket_of(env), WORKBENCH) if Use.forks and _forks(env) else COMMAND
+
+
+class Fork:
+    """A fork whose three streams are ours: as much of `subprocess.Popen` as hosts on a pipe need."""
+
+    def __init__(self, argv: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> None:
+        ends = [os.pipe() for _ in range(3)]
+        ours = (ends[0][1], ends[1][0], ends[2][0])
+        theirs = [ends[0][0], ends[1][1], ends[2][1]]
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.connect(_socket_of(env))
+        _ask(self._server, argv, cwd or Path.cwd(), env, theirs)
+        self._answer = self._server.makefile("rb")
+        self.pid = int(self._answer.readline())
+        self.returncode: int | None = None
+        self.stdin = FileIO(ours[0], "wb")
+        self.stdout, self.stderr = FileIO(ours[1]), FileIO(ours[2])
+
+    def poll(self) -> int | None:
+        """The exit status; none while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status, once it has ended."""
+        if self.returncode is None:
+            if not select.select([self._server], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(WORKBENCH, timeout or 0)
+            self.returncode = int(self._answer.readline())
+            self._answer.close()
+            self._server.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """As long as it runs: later the number may be another process."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 @contextmanager
@@ -137,25 +200,36 @@ def _ran(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Streams, timeout: float
 ) -> tuple[int, str, str]:
     """The status, and what came on the streams that are ours."""
-    words = [str(cwd), WORKBENCH, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
-    request = b"\0".join(map(os.fsencode, words))
-    request = len(request).to_bytes(4) + request
     with socket.socket(socket.AF_UNIX) as server, ThreadPoolExecutor(3) as threads:
         server.settimeout(timeout)
         server.connect(_socket_of(env))
         stdin, write = os.pipe()
         read_out, out = _pipe_or(streams.out)
         read_err, err = _pipe_or(streams.err)
-        sent = socket.send_fds(server, [request], [stdin, out, err])
-        if rest := request[sent:]:  # otherwise all may be over by now
-            server.sendall(rest)
-        for end in (stdin, out, err):
-            os.close(end)
+        _ask(server, argv, cwd, env, [stdin, out, err])
         threads.submit(_write, write, streams.stdin.encode())
         printed = threads.submit(_read, read_out)
         complained = threads.submit(_read, read_err)
         status = _status(server)
         return status, printed.result(timeout), complained.result(timeout)
+
+
+def _ask(
+    server: socket.socket,
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    streams: Sequence[int],
+) -> None:
+    """Ask for a fork, and give it these streams, which are closed here."""
+    words = [str(cwd), WORKBENCH, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
+    request = b"\0".join(map(os.fsencode, words))
+    request = len(request).to_bytes(4) + request
+    sent = socket.send_fds(server, [request], streams)
+    if rest := request[sent:]:  # otherwise all may be over by now
+        server.sendall(rest)
+    for end in streams:
+        os.close(end)
 
 
 def _status(server: socket.socket) -> int:

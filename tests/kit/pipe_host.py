@@ -8,7 +8,6 @@ import os
 import queue
 import signal
 import struct
-import subprocess
 import termios
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -49,15 +48,11 @@ class PipeHost:
         self._incoming: queue.Queue[bytes | None] = queue.Queue()
         self._id = 0
         env = {**os.environ, **(env or {})}
-        self.process = subprocess.Popen(
-            [*(command or forked.command(env)), "serve", "--config", str(config), *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd=cwd,
-            bufsize=0,
-        )
+        argv = ["serve", "--config", str(config), *options]
+        if command:
+            self.process = forked.popen([*command, *argv], cwd=cwd, env=env)
+        else:
+            self.process = forked.start(argv, cwd=cwd, env=env)
         self._stderr = bytearray()
         self._reading = threading.Event()
         self._reading.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_an_entry_that_its_host_signs_in_to_goes_after_a_login_here(
     assert "fix: mcp-workbench login default/hub" in kept.out + kept.err
     assert "hub" in json.loads(cursor.read_text())["mcpServers"]
 
-    signed_in = person.types("login", "default/hub", BROWSER=str(PERSON), PERSON="alice")
+    signed_in = person.types("login", "default/hub", BROWSER=quote(str(PERSON)), PERSON="alice")
     assert signed_in.status == 0, signed_in.err
     assert person.types("install", "cursor", "--replace", "--yes").status == 0
     assert list(json.loads(cursor.read_text())["mcpServers"]) == ["workbench"]

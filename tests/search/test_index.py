@@ -353,6 +353,7 @@ def test_leaving_out_what_can_not_be_among_the_best_changes_nothing(
     assert scores_of(some, terms, 300) == among
 
 
+@pytest.mark.cost
 def test_thousands_of_tools_are_built_and_searched_in_bounded_time() -> None:
     """Generous bounds: a slow machine passes, an algorithm that got slow does not."""
     import time

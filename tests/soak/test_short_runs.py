@@ -7,7 +7,11 @@ in the long run: kills in `faults/test_processes.py` and `contract/test_killed.p
 `faults/test_leaks.py`, mix-ups in `faults/test_hosts.py`, shared workbenches in `daemon/test_death.py`.
 """
 
+import pytest
+
 from tests.soak.run import SHORT
+
+pytestmark = pytest.mark.cost
 
 
 def test_a_flood_holds_the_loop_for_less_than_a_tenth_of_a_second() -> None:

@@ -13,6 +13,8 @@ from mcp_workbench.core.hidden_text import spelled_out
 from mcp_workbench.core.raw_json import Steps
 from tests.threats.growth import NOISE, SLACK, assert_linear, cost
 
+pytestmark = pytest.mark.cost
+
 LARGEST = 40_000  # characters
 PLENTY = STEPS * 1000
 BUDGET = 40_000  # steps

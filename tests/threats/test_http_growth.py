@@ -24,6 +24,8 @@ from tests.fuzz import test_fuzz_http_answer as far
 from tests.fuzz import test_fuzz_http_requests as near
 from tests.threats.growth import is_linear, peak
 
+pytestmark = pytest.mark.cost
+
 BODY = 1 << 17
 READ = 1 << 16  # bytes that come at once
 SIZE = 1 << 16  # of what is sent, and four times as much

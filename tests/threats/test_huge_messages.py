@@ -23,6 +23,8 @@ from tests.kit.http_host import port, rpc
 from tests.kit.inside import InsideWorkbench
 from tests.steps.server_messages import CALL
 
+pytestmark = pytest.mark.cost
+
 PROGRAM = str(Path(__file__).parents[1] / "steps" / "large_server.py")
 CHUNK = 64 << 10
 LIMIT = 2 * HUGE

@@ -32,6 +32,8 @@ from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
 from tests.threats.growth import cost, peak
 
+pytestmark = pytest.mark.cost
+
 SIZE = 16 << 20  # bytes
 SPARE = 1 << 20
 

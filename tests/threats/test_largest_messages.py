@@ -31,6 +31,8 @@ from tests.kit.memory_host import MemoryHost
 from tests.threats import worst
 from tests.threats.growth import cost, peak, steps_of
 
+pytestmark = pytest.mark.cost
+
 PATIENCE = 120.0
 SIZE = 12 << 20  # bytes
 RUNS = 3  # of which the quickest counts; one that is quick enough is the last

@@ -11,6 +11,8 @@ from mcp_workbench.core.definition_hash import DEEPEST, LARGEST, canonical_form
 from mcp_workbench.core.lock_report import text_diff
 from tests.threats.growth import assert_linear
 
+pytestmark = pytest.mark.cost
+
 HASH = b'"sha256:' + b"0" * 64 + b'"'
 
 DEFINITIONS: dict[str, Callable[[int], bytes]] = {

@@ -18,6 +18,7 @@ def entries(raw: bytes) -> list[msgspec.Raw]:
     return [msgspec.Raw(raw), msgspec.Raw(SHORT)]
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("kind", ["prompts", "resources", "templates"])
 @pytest.mark.parametrize("filling", [(b"[", b"1,", b"1]"), (b'"', rb"\n", b'"')])
 def test_an_entry_as_long_as_a_message_is_not_read(

@@ -112,6 +112,7 @@ async def peak_of_answer(line: bytes) -> int:
             session.close()
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("place", PLACES)
 def test_a_name_as_long_as_a_message_takes_little_memory(place: str) -> None:
     start, end = PLACES[place]
@@ -206,6 +207,7 @@ def conversation(heard: list[Envelope]) -> Conversation:
     return Conversation(2 * MESSAGE, heard.append, "dev/odd")
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize(
     ("method", "member"),
     [
@@ -265,6 +267,7 @@ def test_a_notification_with_a_long_name_in_it_is_dropped_and_told_once(
     assert caplog.messages == [f"dev/odd: a notification is too long, and is dropped: {method}"]
 
 
+@pytest.mark.cost
 def test_the_level_of_a_log_message_is_not_read_if_it_is_long() -> None:
     start = b'{"data":1,"level":"' + ONE_EMOJI
     params = msgspec.Raw(worst.filled(start, b"a", b'"}', MESSAGE))
@@ -287,6 +290,7 @@ def test_progress_has_a_number_of_ours_or_none() -> None:
         assert token_of(msgspec.Raw(b'{"progressToken":%b}' % token)) == number
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("member", [b'"data":[', b'"message":"a","data":['])
 def test_a_large_error_is_read_once(member: bytes) -> None:
     error = worst.filled(b'{"code":-32602,' + member, b"1,", b"1]}", MESSAGE)
@@ -300,6 +304,7 @@ def test_a_large_error_is_read_once(member: bytes) -> None:
 # Messages that are read in few passes
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("size", [json_text.HUGE // 2, MESSAGE])
 def test_a_body_with_line_breaks_costs_little_more_than_one_without(size: int) -> None:
     start = USE + b'"toolbox":"a","server":"b","tool":"c"},"arguments":{"a":['
@@ -314,6 +319,7 @@ def test_a_body_with_line_breaks_costs_little_more_than_one_without(size: int) -
     assert cost(lambda: parse.read_body(broken)) <= 2 * cost(lambda: parse.read_body(plain))
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("levels", [700, 990])
 def test_a_message_of_very_many_lists_is_read_once(levels: int) -> None:
     start = USE + b'"toolbox":"a","server":"b","tool":"c"},"arguments":{"a":['

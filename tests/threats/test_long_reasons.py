@@ -63,6 +63,7 @@ def test_names_and_versions_of_servers_are_cut() -> None:
     assert len(shown) < 4 * LONGEST_INFO
 
 
+@pytest.mark.cost
 def test_a_reason_costs_what_is_shown_of_it() -> None:
     short, long = "\n" * LONGEST_REASON, "\n" * SIZE
 

@@ -55,6 +55,7 @@ def read(line: bytes) -> jsonrpc.Envelope | jsonrpc.Malformed:
         return error
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("name", ["brackets", "objects and lists", "brackets near the limit"])
 def test_how_deep_a_message_is_costs_little_more_than_to_read_it(name: str) -> None:
     line = worst.messages(MESSAGE)[name]
@@ -63,6 +64,7 @@ def test_how_deep_a_message_is_costs_little_more_than_to_read_it(name: str) -> N
     assert cost(lambda: json_text.too_deep(line)) <= 5 * reading
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize(
     "name", ["escapes, broken at the end", "backslashes", "words that look like an escape"]
 )
@@ -75,6 +77,7 @@ def test_a_broken_message_costs_little_more_than_a_whole_one(name: str) -> None:
     assert cost(lambda: read(line)) <= 3 * cost(lambda: read(whole))
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("letter", ["\N{GRINNING FACE}", "\N{EURO SIGN}", "\xe9", "a"])
 def test_a_method_as_long_as_a_message_is_refused_unread(letter: str) -> None:
     line = worst.filled(b'{"id":7,"method":"', letter.encode(), b'"}', MESSAGE)
@@ -106,6 +109,7 @@ def test_a_large_message_is_read_like_a_small_one() -> None:
             assert (small.code, small.id) == (large.code, large.id)
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("code", [b"-32000", b'"E_FAILED"'])
 def test_an_error_as_long_as_a_message_is_not_read(code: bytes) -> None:
     start = b'{"code":%b,"message":"\xf0\x9f\x98\x80' % code
@@ -215,6 +219,7 @@ def test_text_is_mended_alike_wherever_it_is_cut() -> None:
 # Lists
 
 
+@pytest.mark.cost
 def test_a_page_is_read_in_turns() -> None:
     tool = b"{%b}" % b",".join(b'"%d":[1]' % n for n in range(70))
     page = msgspec.Raw(b"[%b]" % b",".join([tool] * 20_000))
@@ -263,6 +268,7 @@ async def steps_of_answer(
     return whole, longest, json.loads(host.frames[0])["result"]
 
 
+@pytest.mark.cost
 def test_a_long_list_of_tools_is_made_in_turns() -> None:
     work = steps_of_answer("dynamic", {"method": "tools/list"}, more_tools=9000, tool_bytes=500)
     whole, longest, result = asyncio.run(work)
@@ -271,6 +277,7 @@ def test_a_long_list_of_tools_is_made_in_turns() -> None:
     assert longest <= whole / PARTS
 
 
+@pytest.mark.cost
 def test_long_definitions_are_told_in_turns() -> None:
     opening = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev", "detail": "schema"}}
     request = {"method": "tools/call", "params": opening}
@@ -283,6 +290,7 @@ def test_long_definitions_are_told_in_turns() -> None:
     assert longest <= whole / 2  # at the end all of it is put together
 
 
+@pytest.mark.cost
 def test_one_long_text_is_quoted_in_turns() -> None:
     text = ('"\N{GRINNING FACE}\xe9\n' * 40_000).encode()
 
@@ -290,6 +298,7 @@ def test_one_long_text_is_quoted_in_turns() -> None:
     assert peak(lambda: b"".join(quoted([text]))) <= 4 * len(text) + SPARE
 
 
+@pytest.mark.cost
 def test_who_makes_many_parts_lets_others_have_a_turn() -> None:
     def parts() -> Iterator[bytes]:
         for _ in range(20):
@@ -312,6 +321,7 @@ def test_who_makes_many_parts_lets_others_have_a_turn() -> None:
 # Files
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize(
     "made", [lambda: b"// a\n" * 200_000, lambda: b"/*" + b"*" * (1 << 20) + b"*/"]
 )
@@ -360,6 +370,7 @@ def test_a_host_that_joins_does_not_hold_up_others(
     assert longest <= cost(lambda: load_config(path)) / PARTS
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("at", range(4))
 def test_a_request_to_join_with_a_long_field_is_refused(at: int, tmp_path: Path) -> None:
     fields = [__version__.encode(), b"workbench-config.json", b"", b""]

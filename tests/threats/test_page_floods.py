@@ -84,6 +84,7 @@ async def test_a_definition_of_megabytes_is_listed_and_not_read() -> None:
     assert b'mcp_workbench_server_tools{toolbox="dev",server="a"} 3' in scraped.body
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("schema", worst.lists(8 << 20))
 def test_the_tokens_of_a_very_long_definition_are_estimated_unread(schema: bytes) -> None:
     definition = b'{"name":"a","inputSchema":%b}' % schema

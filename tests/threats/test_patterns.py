@@ -16,6 +16,8 @@ from mcp_workbench.hosts.secrets import has_reference, is_secret, replace_refere
 from tests.threats.growth import assert_linear
 from tests.threats.pattern_attacks import UsedPattern, places, used_patterns, worst
 
+pytestmark = pytest.mark.cost
+
 # Those that take more are given no such texts.
 VALID = "valid JSON alone is read with it: every string ends"
 LAST_BRACE = "searched up to the last brace only, so that every search ends at the next one"

@@ -64,6 +64,7 @@ def test_the_order_of_keys_makes_no_difference() -> None:
     )
 
 
+@pytest.mark.cost
 def test_a_forged_state_is_refused_before_the_arguments_are_read() -> None:
     arguments = msgspec.Raw(worst.filled(b'{"a":[', b"1,", b"1]}", 8 << 20))
     request = CallRequest(tool("fixture", "echo"), {"arguments": arguments})

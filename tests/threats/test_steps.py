@@ -64,6 +64,8 @@ from tests.kit.turns import done
 from tests.threats import worst
 from tests.threats.growth import NOISE, assert_linear, cost, peak
 
+pytestmark = pytest.mark.cost
+
 SCHEMA = 100 << 10  # bytes
 MESSAGE = 1 << 20  # bytes; a quarter of it is enough to be measured
 SPARE = 4 << 20  # bytes that may be taken for a small message; few parts of one take many

@@ -195,6 +195,7 @@ def test_what_a_joined_host_asks_for_in_a_part_after_we_began_to_close_stays_in_
     assert joined.session.sent == 1
 
 
+@pytest.mark.cost
 def test_a_short_batch_costs_little_more_than_another_line() -> None:
     talk = Conversation(1 << 20, lambda message: None)
     lines, batches = b"1\n" * 2000, b"[]\n" * 2000

@@ -99,6 +99,7 @@ def test_the_rest_of_a_line_that_is_too_large_is_no_line() -> None:
     assert framer.take_overflow() is None
 
 
+@pytest.mark.cost
 def test_a_line_without_end_is_not_kept_beyond_the_cap() -> None:
     framer = LineFramer(1 << 20)
     chunk = b"x" * (1 << 18)
@@ -112,6 +113,7 @@ def test_a_line_without_end_is_not_kept_beyond_the_cap() -> None:
     assert held < 2 << 20
 
 
+@pytest.mark.cost
 @pytest.mark.fault("F10")
 def test_a_long_line_costs_linear_time() -> None:
     def seconds(megabytes: int) -> float:

@@ -168,18 +168,25 @@ async def test_a_guard_that_was_killed_is_replaced_at_once(monkeypatch: pytest.M
         assert alive(child.pid)
 
 
-async def test_a_guard_that_ends_at_once_is_not_started_over_and_over() -> None:
+async def test_a_guard_that_ends_at_once_is_started_again_after_a_pause() -> None:
+    async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print):
+        [first] = guards(os.getpid())
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: guards(os.getpid()) not in ([], [first]))
+
+
+async def test_a_guard_that_ends_within_the_pause_is_started_for_the_next_server_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_workbench.transport.process.RESTART_PAUSE", 2 * LIMIT)
     async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print):
         [first] = guards(os.getpid())
         os.kill(first, signal.SIGKILL)
         await until(lambda: not known(first))
         assert guards(os.getpid()) == []
-        await until(lambda: guards(os.getpid()) != [])  # a second later
 
-        [second] = guards(os.getpid())
-        os.kill(second, signal.SIGKILL)
         async with running_child(python(CAT), print, print):
-            await until(lambda: len(guards(os.getpid())) == 1)  # at once, for the next start
+            await until(lambda: len(guards(os.getpid())) == 1)
 
 
 async def test_a_guard_that_was_stopped_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from mcp_workbench.transport.http.messages import HttpRequest
 from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
 from mcp_workbench.transport.json_text import LineFramer
 
+pytestmark = pytest.mark.cost
+
 LIMIT = 1 << 18
 
 

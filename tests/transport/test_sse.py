@@ -85,6 +85,7 @@ def test_an_event_as_large_as_the_limit_passes() -> None:
     assert read(b"data: " + b"x" * 1000 + b"\n\n", limit=1000)[0] == [Event(b"x" * 1000)]
 
 
+@pytest.mark.cost
 def test_time_is_linear_in_a_long_line() -> None:
     def seconds(size: int) -> float:
         chunks = [b"data: ", *[b"x" * 1000] * (size // 1000), b"\n\n"]

@@ -340,9 +340,7 @@ async def _line() -> str:
 
 def browser_commands(environ: Mapping[str, str], platform: str) -> list[list[str]]:
     """The commands that show an address, best first; `%s` stands for it."""
-    import shlex
-
-    own = [shlex.split(text) for text in environ.get("BROWSER", "").split(os.pathsep) if text]
+    own = [_words(text) for text in environ.get("BROWSER", "").split(os.pathsep) if text.strip()]
     if own:
         return [command if "%s" in command else [*command, "%s"] for command in own]
     if platform == "darwin":
@@ -352,6 +350,15 @@ def browser_commands(environ: Mapping[str, str], platform: str) -> list[list[str
     if environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"):
         return [["xdg-open", "%s"], ["x-www-browser", "%s"], ["firefox", "%s"]]
     return []  # a browser without a window would take over this terminal
+
+
+def _words(command: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quotation mark that is alone
+        return [command]
 
 
 async def open_browser(url: str, environ: Mapping[str, str]) -> bool:

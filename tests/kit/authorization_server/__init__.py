@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -173,4 +174,4 @@ def node() -> str:
 def browser_variables(login: str = "alice", *, deny: bool = False) -> dict[str, str]:
     """The environment of a command whose browser is a person of this login."""
     denies = {"PERSON_DENIES": "1"} if deny else {}
-    return {**os.environ, "BROWSER": str(PERSON), "PERSON": login, **denies}
+    return {**os.environ, "BROWSER": shlex.quote(str(PERSON)), "PERSON": login, **denies}
