@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -77,6 +78,27 @@ def test_home_counts_calls_per_minute_and_gives_the_command_that_connects_a_host
         assert direct > 2 * shown
         assert [row[:3] for row in servers] == [["Ready", "dev/files", "60"]]
         assert command == f"mcp-workbench install cursor --config {it.config}"
+        assert page.complaints() == []
+
+
+def test_a_server_that_starts_is_not_said_to_be_fine(chromium: Chromium, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    late = (
+        "import sys, runpy; open(sys.argv.pop(1)).close(); file = sys.argv.pop(1); "
+        "runpy.run_path(file, run_name='__main__')"
+    )
+    servers = {
+        "files": program_entry(SERVER, "many", "3"),
+        "late": {"command": sys.executable, "args": ["-c", late, str(gate), SERVER, "many", "3"]},
+    }
+    with bench(tmp_path, servers) as (_, address):
+        page = chromium.page()
+        page.open(address)
+        started(page, "Ready", "1 of 2 servers is starting")
+        gate.open("w").close()  # now it can go on
+        page.wait("document.querySelector('h1').innerText.includes('All 2 servers are fine')")
+
         assert page.complaints() == []
 
 
