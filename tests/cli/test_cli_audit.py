@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.kit.command import run_command
 from tests.kit.config import config_file, entry
 from tests.kit.forked import COMMAND
 from tests.kit.processes import unmeasured
+from tests.threats.growth import assert_linear, peak
 
 from mcp_workbench.cli.audit_lines import AuditReader, read_since
 from mcp_workbench.gateway.audit_file import AuditFile
@@ -60,6 +62,39 @@ def shown(record: Path, *options: str) -> list[int]:
     done = run_command("audit", "--file", str(record), "--json", *options, cwd=record.parent)
     assert done.status == 0, done.err
     return [json.loads(text)["seq"] for text in done.out.splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_plain_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+
+    done = run_command("audit", "--file", str(path), cwd=tmp_path)
+
+    assert done.status == 1
+    assert "it is no plain file" in done.err
+
+
+@pytest.mark.cost
+def test_a_line_without_an_end_is_read_in_proportion(tmp_path: Path) -> None:
+    def made(size: int) -> Path:
+        path = tmp_path / f"{size}.jsonl"
+        path.write_bytes(b"x" * size + b"\n" + line(1))
+        return path
+
+    def work(path: Path) -> None:
+        reader = AuditReader(str(path), 1)
+        assert [call.tool for call in reader.lines()] == ["echo"]
+        assert reader.unreadable == 1
+
+    assert_linear(work, made, 64 << 20)
+    longest = made(64 << 20)
+    assert peak(lambda: work(longest)) <= 8 << 20
 
 
 def test_the_summary(record: Path) -> None:

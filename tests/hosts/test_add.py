@@ -32,6 +32,19 @@ def servers(file: Path, toolbox: str = "default") -> dict[str, Any]:
     return value["toolboxes"][toolbox]["mcpServers"]
 
 
+@pytest.mark.parametrize("name", ["0001 (copy).json", "1x.json", "9" * 40 + ".json"])
+def test_a_copy_in_the_journal_of_changes_is_no_change(person: Person, name: str) -> None:
+    journal = person.home / ".mcp-workbench" / "journal"
+    journal.mkdir(0o700, parents=True)
+    (journal / name).write_text("{}")
+
+    done = person.types("add", "basics", "--yes", "--no-check", "--", *DEMO)
+
+    assert done.status == 0
+    assert "undo: mcp-workbench undo 1" in done.err
+    assert person.types("undo").status == 0
+
+
 def test_a_command_is_tried_and_then_written_where_every_folder_finds_it(person: Person) -> None:
     done = person.types("add", "basics", "--yes", "--", *DEMO)
 

@@ -27,6 +27,8 @@ from tests.kit.fork_server import WORKBENCH
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "mcp_workbench")
 RELAY = (sys.executable, "-E", "-S", str(Path(__file__).with_name("fork_relay.py")))
+# A process that `multiprocessing` forks forgets what was registered for the end, and would end what nobody else holds.
+_LASTING: list[ExitStack] = []
 READ_AT_START = ("PYTHON", "PYTEST_VERSION", "MCP_WORKBENCH_TEST_", "LC_", "LANG")
 
 
@@ -114,11 +116,11 @@ class Fork:
     """A fork whose three streams are ours: as much of `subprocess.Popen` as hosts on a pipe need."""
 
     def __init__(self, argv: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> None:
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.connect(_socket_of(env))
         ends = [os.pipe() for _ in range(3)]
         ours = (ends[0][1], ends[1][0], ends[2][0])
         theirs = [ends[0][0], ends[1][1], ends[2][1]]
-        self._server = socket.socket(socket.AF_UNIX)
-        self._server.connect(_socket_of(env))
         _ask(self._server, argv, cwd or Path.cwd(), env, theirs)
         self._answer = self._server.makefile("rb")
         self.pid = int(self._answer.readline())
@@ -135,7 +137,9 @@ class Fork:
     def wait(self, timeout: float | None = None) -> int:
         """The exit status, once it has ended."""
         if self.returncode is None:
-            if not select.select([self._server], [], [], timeout)[0]:
+            ready = select.poll()  # not select(), which knows no number above 1,023
+            ready.register(self._server, select.POLLIN)
+            if not ready.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired(WORKBENCH, timeout or 0)
             self.returncode = int(self._answer.readline())
             self._answer.close()
@@ -193,6 +197,7 @@ def _server(at_start: tuple[tuple[str, str], ...], _process: int) -> str:
     lasting = ExitStack()
     path = lasting.enter_context(forking("-m", "tests.kit.fork_server", env=dict(at_start)))
     atexit.register(lasting.close)
+    _LASTING.append(lasting)
     return path
 
 

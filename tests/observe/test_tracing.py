@@ -168,6 +168,41 @@ async def test_a_context_that_is_none_begins_a_new_trace(wrong: Any) -> None:
 # Outcomes
 
 
+FORGED = "a=1\n\x1b[31mforged line"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        FORGED,
+        "x" * 8000,
+        "a=1,a=2",
+        ",".join(f"k{n}=v" for n in range(40)),
+        "a=\u202e",
+        "A=1",
+        "a=",
+    ],
+)
+async def test_what_is_no_state_of_a_trace_is_not_written_to_the_log(
+    state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    traced = Traced()
+    async with traced.workbench() as bench:
+        await called(bench, {"traceparent": PARENT, "tracestate": state})
+
+    assert ids(traced.pair()[0])[0] == TRACE
+    assert caplog.records == []
+
+
+async def test_the_state_of_a_trace_goes_on() -> None:
+    state = "vendor=some value,tenant@system=1:2;3"
+    traced = Traced()
+    async with traced.workbench() as bench:
+        meta = await called(bench, {"traceparent": PARENT, "tracestate": state})
+
+    assert meta["tracestate"] == state
+
+
 async def test_errors_are_marked_by_their_kind() -> None:
     traced = Traced()
     config = snapshot(spec("a"), spec("dead", "stderr_exit"))

@@ -261,6 +261,20 @@ async def test_a_principal_has_so_many_subscriptions_and_room_again_when_they_en
     assert agreed == [[tasks[1]], [tasks[2]]]
 
 
+async def test_subscriptions_that_are_asked_for_at_once_are_counted_together() -> None:
+    async with port(snapshot(jobs(MODERN))) as bench:
+        host = ModernHost(bench)
+        tasks = [(await host.use("slow_compute", SLOW))["taskId"] for _ in range(8)]
+        await acknowledged((await host.listen(tasks[0]))[0])
+        watches = bench.front.gateway.tasks.watches
+        (principal,) = watches
+        watches[principal] = MOST_AT_ONCE - 2
+        opened_streams = await asyncio.gather(*(host.listen(task) for task in tasks[1:]))
+        agreed = [await acknowledged(stream) for stream, _ in opened_streams]
+
+    assert sum(map(len, agreed)) == 2
+
+
 # Legacy hosts
 
 

@@ -9,7 +9,7 @@ import pytest
 from mcp_workbench.config.lock_file import parse_lock
 from mcp_workbench.core.definition_hash import DEEPEST, LARGEST, canonical_form
 from mcp_workbench.core.lock_report import text_diff
-from tests.threats.growth import assert_linear
+from tests.threats.growth import assert_linear, peak
 
 pytestmark = pytest.mark.cost
 
@@ -60,3 +60,19 @@ def test_reading_a_lock_file_takes_time_in_proportion(case: str) -> None:
 def test_showing_a_difference_takes_time_in_proportion(case: str) -> None:
     make = DEFINITIONS[case]
     assert_linear(lambda raw: text_diff(raw, b"[" + raw + b"]"), make, 40_000)
+
+
+def deep_and_wide(size: int) -> bytes:
+    """Long names around very many values: the path of each has all of the names."""
+    depth, values = 100, b"1," * (size // 4) + b"1"
+    name = b"k" * (size // 2 // depth - 6)
+    return b'{"%b":' % name * depth + b"[%b]" % values + b"}" * depth
+
+
+def test_paths_of_a_deep_and_wide_definition_take_no_square_of_memory() -> None:
+    raw = deep_and_wide(256 << 10)
+
+    assert peak(lambda: text_diff(None, raw)) <= 64 * len(raw)
+    assert_linear(lambda raw: text_diff(None, raw), deep_and_wide, 256 << 10)
+    assert text_diff(None, raw)[0].startswith('+ definition: {"kkk')
+    assert text_diff(None, deep_and_wide(2000))[-1].endswith("[500]: 1")

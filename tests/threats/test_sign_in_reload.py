@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import AuthSettings, HttpEndpoint, ServerSpec, Snapshot
 from mcp_workbench.gateway.sign_ins import OpenSignIn
 from mcp_workbench.protocol.oauth import SignInFailed
 from tests.kit.clock import PATIENCE
-from tests.kit.config import snapshot, url_spec
+from tests.kit.config import snapshot, tool, url_spec
 from tests.kit.inside import InsideWorkbench
 from tests.kit.sign_in_server import SIGN_INS, Gate, SignInServer, sign_in_server
 
@@ -231,3 +232,98 @@ async def test_a_call_that_is_cancelled_leaves_the_sign_in_to_the_others(
         await asyncio.to_thread(visit, opened.url)
         await opened.done()
     assert kept(tmp_path) == 1
+
+
+# A refresh under way
+
+
+async def signed_in(workbench: InsideWorkbench, spec: ServerSpec) -> None:
+    opened, _ = await workbench.gateway.sign_ins.begin(spec)
+    await asyncio.to_thread(visit, opened.url)
+    await opened.done()
+
+
+async def calls(workbench: InsideWorkbench, server: str = "s") -> str:
+    """How a call of this server ends."""
+    try:
+        await workbench.use_tool(tool(server, "whoami"), {})
+    except WorkbenchError as error:
+        return error.code
+    return "ok"
+
+
+def with_issuer(server: SignInServer, issuer: str) -> ServerSpec:
+    target = HttpEndpoint(server.url, auth=AuthSettings(issuer=issuer))
+    return replace(at(server), target=target)
+
+
+async def test_a_sign_in_at_an_issuer_that_was_replaced_is_not_used(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    server, other = servers
+    async with bench(tmp_path, at(server)) as workbench:
+        await signed_in(workbench, at(server))
+        assert await calls(workbench) == "ok"
+        server.end_tokens()
+        asked = len(server.asked)
+
+        workbench.reload(snapshot(with_issuer(server, other.origin)))
+        refused = await calls(workbench)
+
+        assert refused == "needs_login"
+        assert [one.token for one in server.asked[asked:] if one.token] == []
+        assert server.refreshes == 0
+        workbench.reload(snapshot(with_issuer(server, f"{server.origin}/")))
+        assert await calls(workbench) == "ok"  # it was not thrown away
+
+
+@pytest.mark.parametrize("change", ["url", "name", "removed", "issuer"])
+async def test_a_refresh_that_is_under_way_at_a_reload_helps_nobody_else(
+    change: str, tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    old, new = servers
+    changed = {
+        "url": snapshot(at(new)),
+        "name": snapshot(url_spec(new.url, "t", headers=())),
+        "removed": with_nothing(),
+        "issuer": snapshot(with_issuer(old, new.origin)),
+    }
+    gate = Gate()
+    async with bench(tmp_path, at(old)) as workbench:
+        await signed_in(workbench, at(old))
+        assert await calls(workbench) == "ok"
+        old.acts["/token"] = gate
+        old.end_tokens()
+        first = asyncio.ensure_future(calls(workbench))
+        await asyncio.to_thread(gate.waiting.acquire)
+
+        workbench.reload(changed[change])
+        asked = len(new.asked)
+        others = [await calls(workbench, name) for name in ("s", "t")]
+        gate.open()
+
+        assert await first == "ok"  # on the connection that it was made on
+        assert set(others) <= {"needs_login", "unknown_server", "unknown_toolbox"}
+        assert [one.token for one in new.asked[asked:] if one.token] == []
+    assert kept(tmp_path) == 1
+
+
+async def test_two_processes_at_a_reload_use_one_refresh(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    server, other = servers
+    gate = Gate()
+    async with bench(tmp_path, at(server)) as one, bench(tmp_path, at(server)) as another:
+        await signed_in(one, at(server))
+        assert [await calls(one), await calls(another)] == ["ok", "ok"]
+        server.acts["/token"] = gate
+        server.end_tokens()
+        waiting = [asyncio.ensure_future(calls(bench)) for bench in (one, another, one, another)]
+        await asyncio.to_thread(gate.waiting.acquire)
+        one.reload(snapshot(at(server), url_spec(other.url, "t", headers=())))
+        another.reload(snapshot(url_spec(server.url, "renamed", headers=())))
+        gate.open()
+
+        assert [await call for call in waiting] == ["ok"] * 4
+        assert await calls(another, "renamed") == "ok"  # the same server and account
+    assert server.refreshes == 1

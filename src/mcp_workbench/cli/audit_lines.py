@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,6 +16,8 @@ from mcp_workbench.timing import pause
 
 POLL = pause(0.2)  # seconds between two reads of a file that is followed
 READ_BYTES = 1 << 20
+LONGEST = 1 << 20  # bytes of a line; ours are far shorter
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -144,15 +148,21 @@ class AuditTail:
 
     @classmethod
     def opened(cls, path: str) -> AuditTail | None:
+        """Open the file; None if there is none. Raises OSError, and never waits for a pipe."""
         try:
-            return cls(os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
+            fd = os.open(path, _FLAGS)
         except FileNotFoundError:
             return None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.EINVAL, "it is no plain file", path)
+        return cls(fd)
 
     def close(self) -> None:
         os.close(self._fd)
 
     def lines(self) -> Iterator[bytes]:
         while data := os.read(self._fd, READ_BYTES):
-            *whole, self._rest = (self._rest + data).split(b"\n")
+            *whole, rest = (self._rest + data).split(b"\n")
+            self._rest = rest[:LONGEST]  # what is longer is no line of ours
             yield from whole

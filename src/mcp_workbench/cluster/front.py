@@ -35,6 +35,7 @@ from mcp_workbench.cluster.shared_tasks import TaskMakers
 from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
 from mcp_workbench.server.http.front import HttpFront
+from mcp_workbench.server.http.later_answers import answer_later
 from mcp_workbench.server.http.modern import METHOD, NAME
 from mcp_workbench.server.http.sessions import (
     LAST_EVENT,
@@ -180,12 +181,12 @@ class ClusterFront(HttpFront):
             self._sessions.handle(request, response)  # `initialize`, or an error
         elif id in self._routing:  # behind those that came before
             work = self._route(request.kept(), response, id, 0)
-            self._scope.start(work, "request for another replica")
+            answer_later(self._scope, work, response, "request for another replica")
         elif (session := self._sessions.get(id)) is not None and self._members.holds():
             self._handle_own(request, response, session)
         elif not self._forward_at_once(request, response, id):
             work = self._route(request.kept(), response, id, 0)
-            self._scope.start(work, "request for another replica")
+            answer_later(self._scope, work, response, "request for another replica")
 
     def _forward_at_once(self, request: HttpRequest, response: ResponseWriter, id: str) -> bool:
         """Pass on what has a known owner and a connection to it; False if it is not so simple."""
@@ -204,7 +205,7 @@ class ClusterFront(HttpFront):
             holder = self._holder(request.body)
         if holder and holder != self._me and holder in self._members.others:
             work = self._forward_modern(request.kept(), response, holder)
-            self._scope.start(work, "answer for another replica")
+            answer_later(self._scope, work, response, "answer for another replica")
         elif self.is_draining and holder != self._me:
             self._forward_to_successor(request, response)
         else:
@@ -229,7 +230,7 @@ class ClusterFront(HttpFront):
 
     def _forward_to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
         work = self._to_successor(request.kept(), response)
-        self._scope.start(work, "request for another replica")
+        answer_later(self._scope, work, response, "request for another replica")
 
     async def _to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
         tried: frozenset[str] = frozenset()
@@ -437,7 +438,7 @@ class ClusterFront(HttpFront):
             response.plain(AWAY)
         else:
             work = self._find_again(request, response, id, forwarding.end_of_search)
-            self._scope.start(work, "request for another replica")
+            answer_later(self._scope, work, response, "request for another replica")
 
     async def _find_again(
         self, request: HttpRequest, response: ResponseWriter, id: str, end: float
@@ -486,7 +487,7 @@ class ClusterFront(HttpFront):
             return False  # it may be another one's already
         else:
             work = self._route(request, response, id, forwarded.hops, forwarded=origin)
-            self._scope.start(work, "request of another replica")
+            answer_later(self._scope, work, response, "request of another replica")
         return True
 
     # Time

@@ -16,10 +16,12 @@ from mcp_workbench.core.definition_warnings import STEPS, definition_warnings
 from mcp_workbench.core.hidden_text import spelled_out
 from mcp_workbench.core.lock_changes import Difference
 from mcp_workbench.core.lock_states import SINGULAR
-from mcp_workbench.core.raw_json import Steps
+from mcp_workbench.core.raw_json import Steps, TooComplex
 
 SHORT = 16  # hexadecimal digits of a hash that are shown; as many are enough to approve it
 MOST_FIELDS = 20_000  # of a definition; a larger one is shown as it is
+PATHS = 16  # characters of all paths, for each byte of a definition; one with more is shown as it is, too
+SHORT_PATHS = 256 << 10  # of a short one
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -88,33 +90,45 @@ def _value(raw: bytes) -> Any:
 
 
 def _fields(raw: bytes) -> dict[str, str]:
-    """Returns every value of a definition by its path, in its order."""
+    """Returns every value of a definition by its path, in its order; one field if there are too many."""
+    fields: dict[str, str] = {}
+    steps = Steps(PATHS * len(raw) + SHORT_PATHS)
     try:
-        fields: dict[str, str] = {}
-        for path, text in _leaves(_value(raw)):
-            fields[path] = text
+        for path, text in _leaves(_value(raw), "", steps):
+            fields[path or "text"] = text
             if len(fields) > MOST_FIELDS:
                 break
         else:
             return fields
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, TooComplex):
         pass
     return {"definition": escaped(raw.decode(errors="replace"))}
 
 
-def _leaves(value: Any) -> Iterator[tuple[str, str]]:
-    waiting: list[tuple[str, Any]] = [("", value)]
+def _leaves(value: Any, path: str, steps: Steps) -> Iterator[tuple[str, str]]:
+    """Yields values with their paths. Of deep and wide texts those would be the square: TooComplex."""
+    waiting = [iter([(path, value)])]
     while waiting:
-        path, item = waiting.pop()
+        found = next(waiting[-1], None)
+        if found is None:
+            waiting.pop()
+            continue
+        path, item = found
+        steps.take(len(path))
         if isinstance(item, dict) and item:
-            members = cast("dict[str, Any]", item)
-            below = [
-                (f"{path}.{escaped(n)}" if path else escaped(n), v) for n, v in members.items()
-            ]
-            waiting += below[::-1]
+            waiting.append(_members(path, cast("dict[str, Any]", item)))
         elif isinstance(item, list) and item:
-            items = cast("list[Any]", item)
-            waiting += [(f"{path}[{n}]", one) for n, one in enumerate(items)][::-1]
+            waiting.append(_items(path, cast("list[Any]", item)))
         else:
             shown = f'"{escaped(item)}"' if isinstance(item, str) else repr(cast("object", item))
-            yield path or "text", shown
+            yield path, shown
+
+
+def _members(path: str, members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in members.items():
+        yield f"{path}.{escaped(name)}" if path else escaped(name), value
+
+
+def _items(path: str, items: list[Any]) -> Iterator[tuple[str, Any]]:
+    for number, value in enumerate(items):
+        yield f"{path}[{number}]", value

@@ -5,6 +5,7 @@ from io import StringIO
 from tokenize import (
     COMMENT,
     DEDENT,
+    ERRORTOKEN,
     INDENT,
     NEWLINE,
     NL,
@@ -14,6 +15,7 @@ from tokenize import (
     generate_tokens,
 )
 
+LONGEST_LINE = 2000  # characters
 _BETWEEN = (NEWLINE, INDENT, DEDENT)  # statements
 
 
@@ -41,7 +43,8 @@ def _is_whole_call(tokens: list[TokenInfo], number: int) -> bool:
     if tokens[number].string != "(":
         return False
     depth = 0
-    for token in tokens[number:]:
+    for index in range(number, len(tokens)):  # not a copy of the rest, for each of very many lines
+        token = tokens[index]
         if token.type == OP and token.string in "([{":
             depth += 1
         elif token.type == OP and token.string in ")]}":
@@ -52,7 +55,15 @@ def _is_whole_call(tokens: list[TokenInfo], number: int) -> bool:
 
 
 def _tokens(source: str) -> list[TokenInfo]:
+    """The tokens; none if Python can't read the source, or a line is so long that it would read it again and again."""
+    tokens: list[TokenInfo] = []
+    if max(map(len, source.split("\n"))) > LONGEST_LINE:
+        return []
     with suppress(TokenError, SyntaxError):  # the interpreter takes a little more than Python
-        tokens = generate_tokens(StringIO(source).readline)
-        return [token for token in tokens if token.type not in (COMMENT, NL)]
+        for token in generate_tokens(StringIO(source).readline):
+            if token.type == ERRORTOKEN:
+                return []
+            if token.type not in (COMMENT, NL):
+                tokens.append(token)
+        return tokens
     return []

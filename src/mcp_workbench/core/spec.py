@@ -4,13 +4,13 @@ Variables are not expanded yet.
 """
 
 import re
-from fnmatch import translate
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import msgspec
 
 from mcp_workbench.core.errors import Problem, no_server, no_toolbox
+from mcp_workbench.core.name_patterns import NameFilter, is_glob, unmatched
 
 Era = Literal["auto", "legacy", "modern"]
 # One connection for all hosts, for each, for each in its folder, or for each principal; auto: as its arguments suggest
@@ -158,12 +158,14 @@ class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         """Does it get this variable of ours? A glob does not pass on settings of this program."""
         if variable.startswith(OWN_SETTINGS):
             return variable in self.inherit
-        return bool(self.inherit) and tool_filter(self.inherit).shows(variable)
+        return bool(self.inherit) and _inherit_filter(self.inherit).shows(variable)
 
     @property
     def inherited_names(self) -> tuple[str, ...]:
         """Returns the variables that are inherited by their names, not by a glob."""
-        return tuple(name for name in self.inherit if not _is_pattern(name))
+        return tuple(
+            name for name in self.inherit if not name.startswith("!") and not is_glob(name)
+        )
 
     @property
     def relative_argument(self) -> str:
@@ -205,25 +207,25 @@ class HttpEndpoint(msgspec.Struct, frozen=True):
         return f"HttpEndpoint({self.transport})"  # any string may hold a secret
 
 
-class ToolFilter(msgspec.Struct, frozen=True):
+class ToolFilter(msgspec.Struct, frozen=True, dict=True):
     """Which of a server's tools its toolbox shows."""
 
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
 
+    @cached_property
+    def _names(self) -> NameFilter:
+        return NameFilter(self.include, self.exclude)
+
     def shows(self, tool: str) -> bool:
-        return _matches(tool, self.include) and not _matches(tool, self.exclude)
+        return self._names.shows(tool)
 
     def idle(self, tools: tuple[str, ...]) -> list[str]:
         """Returns the patterns that match none of these tools, as the file spells them.
 
         `*` is never one: a server may have no tools.
         """
-        spelled = [(p, p) for p in self.include if p != "*"]
-        spelled += [(f"!{p}", p) for p in self.exclude]
-        return [
-            text for text, pattern in spelled if not any(_matches(t, (pattern,)) for t in tools)
-        ]
+        return [*unmatched(self.include, tools), *(f"!{p}" for p in unmatched(self.exclude, tools))]
 
 
 def idle_filter(pattern: str) -> str:
@@ -238,17 +240,10 @@ def tool_filter(patterns: tuple[str, ...]) -> ToolFilter:
     return ToolFilter(("*",) if exclude and not include else include, exclude)
 
 
-@lru_cache(maxsize=4096)
-def _glob(pattern: str) -> re.Pattern[str]:
-    return re.compile(translate(pattern))
-
-
-def _is_pattern(name: str) -> bool:
-    return name.startswith("!") or any(sign in name for sign in "*?[")
-
-
-def _matches(tool: str, patterns: tuple[str, ...]) -> bool:
-    return any(p in ("*", tool) or _glob(p).match(tool) is not None for p in patterns)
+@lru_cache(maxsize=64)
+def _inherit_filter(names: tuple[str, ...]) -> ToolFilter:
+    """Returns the filter of `inheritEnv`: every variable of ours is looked at for every start."""
+    return tool_filter(names)
 
 
 class ServerSpec(msgspec.Struct, frozen=True):

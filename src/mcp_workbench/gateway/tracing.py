@@ -49,6 +49,9 @@ _OFF = "AlwaysOffSampler"  # as it describes itself
 _NOTHING: Mapping[str, str] = {}
 _DOORS = {"stdio": "pipe", "daemon": "pipe", "http": "tcp"}
 _PARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+MOST_MEMBERS = 32  # of `tracestate`
+_KEY = r"(?:[a-z][_0-9a-z*/-]{0,255}|[a-z0-9][_0-9a-z*/-]{0,240}@[a-z][_0-9a-z*/-]{0,13})"
+_MEMBER = re.compile(rf"({_KEY})=[ -+\--<>-~]{{0,255}}[!-+\--<>-~]")
 
 # What came in the headers of the HTTP request that is being handled.
 HEADERS: ContextVar[Mapping[str, str]] = ContextVar("trace_headers", default=_NOTHING)
@@ -103,7 +106,12 @@ class CallTracing(Interceptor):
         _hand_on(call, {**rest, **_carried(server.get_span_context())})
 
     def _parent(self, carrier: Mapping[str, str]) -> Context:
-        return self._propagator.extract(carrier, Context()) if carrier else Context()
+        if not carrier:
+            return Context()
+        state = carrier.get(STATE, "")
+        if state and not _is_state(state):  # the SDK would write it to the log
+            carrier = {PARENT: carrier[PARENT]}
+        return self._propagator.extract(carrier, Context())
 
     def _start_host_span(self, call: Call, parent: Context) -> Span:
         door = call.door
@@ -289,6 +297,14 @@ def _text(raw: msgspec.Raw) -> str:
         return msgspec.json.decode(raw, type=str)
     except msgspec.DecodeError:
         return ""
+
+
+def _is_state(text: str) -> bool:
+    """Whether this is a `tracestate`, as W3C defines it."""
+    members = [member for part in text.split(",") if (member := part.strip(" \t"))]
+    found = [_MEMBER.fullmatch(member) for member in members[: MOST_MEMBERS + 1]]
+    keys = {match[1] for match in found if match is not None}
+    return len(members) == len(keys) <= MOST_MEMBERS
 
 
 def _cut(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 
 import msgspec
@@ -24,7 +25,7 @@ from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.conversation import RequestFailed
 from mcp_workbench.upstream.primitives import ANNOUNCED_TTL, PrimitiveList
-from mcp_workbench.upstream.subscriptions import ConnectionId, ServerNotification
+from mcp_workbench.upstream.subscriptions import ConnectionId, NoRoom, ServerNotification
 from mcp_workbench.upstream.tool_list import Unlistable
 
 __all__ = ["ListedPrimitives", "ServerNotification", "ViewPrimitives"]
@@ -191,6 +192,8 @@ class ViewPrimitives:
             await connection.primitives.subscriptions.subscribe(owner.key, holder)
         except (RequestFailed, TimeoutError, Unlistable) as error:
             raise _failed(connection, "timeout", str(error) or "no answer") from None
+        except NoRoom as error:
+            raise _failed(connection, "overloaded", str(error)) from None
         return True
 
     def unsubscribe(self, owner: PrimitiveRef, holder: object) -> None:
@@ -220,9 +223,11 @@ class ViewPrimitives:
         by_place = (
             {c.primitives.connection_id: c for c in self._view.gateway.connected} if gone else {}
         )
+        uris: defaultdict[ConnectionId, list[str]] = defaultdict(list)
         for place, uri in gone:
-            if place in by_place:
-                by_place[place].primitives.subscriptions.unsubscribed(uri)
+            uris[place].append(uri)
+        for place in uris.keys() & by_place.keys():
+            by_place[place].primitives.subscriptions.unsubscribed(uris[place])
 
 
 def _failed(connection: Connection, code: str, reason: str) -> ServerUnavailable:

@@ -332,11 +332,12 @@ class Gateway(Lifetime):
     def health(self, snapshot: Snapshot | None = None) -> list[ServerHealth]:
         """The health of every server of the configuration, or of a view's, without starting any."""
         boxes = (snapshot or self.snapshot).toolboxes.values()
-        specs = [spec for box in boxes for spec in box.servers.values()]
+        return [self.health_of(spec) for box in boxes for spec in box.servers.values()]
+
+    def health_of(self, spec: ServerSpec) -> ServerHealth:
+        """The health of one of them."""
         context = self.pool.context
-        return [
-            reports.health(s, self.pool.last(s), context.processes, context.locks) for s in specs
-        ]
+        return reports.health(spec, self.pool.last(spec), context.processes, context.locks)
 
     @property
     def processes(self) -> int:

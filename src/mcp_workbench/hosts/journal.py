@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -36,6 +37,7 @@ from mcp_workbench.hosts.read import decoded, value_at, value_of
 
 COMMAND_TIMEOUT = 60.0  # seconds; some hosts look for updates first
 OUTPUT_TAIL = 6  # lines of a failed command's output in the error
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -131,7 +133,8 @@ class Journal:
 
     def _claim(self) -> int:
         """Returns a number that no other process has claimed."""
-        taken = [int(f.stem) for f in (self._folder / "journal").glob("[0-9]*.json")]
+        files = (self._folder / "journal").glob("[0-9]*.json")
+        taken = [int(file.stem) for file in files if _NUMBER.fullmatch(file.stem)]  # no copies
         number = max(taken, default=0) + 1
         while True:
             try:

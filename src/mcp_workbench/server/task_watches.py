@@ -21,7 +21,7 @@ from mcp_workbench.core.errors import NotFound, WorkbenchError
 from mcp_workbench.core.raw_json import changed
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.interceptors import CallOutcome, Completed, Failed, Rejected
-from mcp_workbench.gateway.task_handles import TaskEnded, tasks_of
+from mcp_workbench.gateway.task_handles import TaskEnded, Tasks, tasks_of
 from mcp_workbench.protocol.task_messages import (
     GET,
     LEGACY_NOTICE,
@@ -76,11 +76,8 @@ def requested_watches(
     tasks, view = session.view.gateway.tasks, session.view
     known = {token: tasks.read(token, view) for token in tokens}
     room = max(MOST_AT_ONCE - tasks.watches[view.scope.principal], 0)
-    return [
-        TaskWatch(session, id, token, ref, notify)
-        for token, ref in known.items()
-        if ref is not None
-    ][:room]
+    chosen = [(token, ref) for token, ref in known.items() if ref is not None][:room]
+    return [TaskWatch(session, id, token, ref, notify) for token, ref in chosen]
 
 
 async def possible_watches(watches: list[TaskWatch]) -> list[TaskWatch]:
@@ -113,6 +110,12 @@ class TaskWatch:
         self._is_announced = False  # the server announces changes
         self._leave: Callable[[], None] = lambda: None
         self._task: asyncio.Task[Any] | None = None
+        self._tasks.watches[ref.principal] += 1  # from now on: many may be asked for at once
+        self._is_counted = True
+
+    @property
+    def _tasks(self) -> Tasks:
+        return self._session.view.gateway.tasks
 
     async def prepare(self) -> bool:
         """Listen for changes; False if there is no such task, or its server does not announce any."""
@@ -126,16 +129,21 @@ class TaskWatch:
 
     def start(self) -> None:
         """Notify the host from now on."""
-        gateway, principal = self._session.view.gateway, self._ref.principal
-        gateway.tasks.watches[principal] += 1
-        self._task = gateway.pool.start(self._follow(), self.name)
-        self._task.add_done_callback(lambda _: gateway.tasks.unwatched(principal))
+        self._task = self._session.view.gateway.pool.start(self._follow(), self.name)
+        self._task.add_done_callback(lambda _: self._uncount())
 
     def stop(self) -> None:
         """The host does not listen any more."""
         if self._task is not None:
             self._task.cancel()
+        else:
+            self._uncount()
         self._leave()
+
+    def _uncount(self) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            self._tasks.unwatched(self._ref.principal)
 
     async def _follow(self) -> None:
         """Pass on each state that the task is in; that of now first, which may be another already."""

@@ -15,6 +15,7 @@ from mcp_workbench.core.ended_calls import MOST_KEPT
 from mcp_workbench.core.errors import InvalidCall, NotFound, WorkbenchError
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.reload import restart
+from mcp_workbench.server.http.later_answers import answer_later
 from mcp_workbench.transport.json_text import is_utf8, too_deep
 from mcp_workbench.ui import page_edits
 from mcp_workbench.ui.page_arguments import arguments_of_call
@@ -82,6 +83,7 @@ class PageApi:
         self._events = events
         self._scope = scope
         self._under_way = 0
+        self._comparing: asyncio.Task[Any] | None = None  # definitions with the lock file
         self._reads: dict[str, Callable[[Query], Awaitable[Any]]] = {
             "home": self._home,
             "server": self._server,
@@ -105,7 +107,7 @@ class PageApi:
         }
 
     def handle(self, path: str, request: HttpRequest, response: ResponseWriter) -> None:
-        if path == "events":
+        if path == "events" and request.method == b"GET":
             self._follow(request, response)
             return
         work: Callable[[], Awaitable[Any]] | None = None
@@ -123,7 +125,7 @@ class PageApi:
             response.plain(BUSY)
         else:
             self._under_way += 1
-            task = self._scope.start(_answer(work, response), f"page {path}")
+            task = answer_later(self._scope, _answer(work, response), response, f"page {path}")
             task.add_done_callback(self._ended)
             response.on_gone(lambda: _cancel(task))
 
@@ -183,7 +185,17 @@ class PageApi:
         return msgspec.Raw(raw)
 
     async def _locks(self, query: Query) -> Any:
-        return await asyncio.to_thread(lock_changes, self.documents.gateway)
+        """All who ask at the same time share one comparison: it may take a second of a thread."""
+        task = self._comparing
+        if task is None:
+            work = asyncio.to_thread(lock_changes, self.documents.gateway)
+            task = self._comparing = self._scope.start(work, "page: definitions that have changed")
+            task.add_done_callback(self._compared)
+        await asyncio.wait((task,))
+        return task.result()
+
+    def _compared(self, task: asyncio.Task[Any]) -> None:
+        self._comparing = None
 
     async def _calls(self, query: Query) -> Any:
         meter = self.documents.gateway.meter
@@ -232,7 +244,8 @@ class PageApi:
         return {"started": len(started)}
 
     async def _preview(self, body: bytes) -> Any:
-        return page_edits.preview(await self._planned(_decoded(body, page_edits.SwitchRequest)))
+        change = await self._planned(_decoded(body, page_edits.SwitchRequest))
+        return await asyncio.to_thread(page_edits.preview, change)
 
     async def _apply(self, body: bytes) -> Any:
         request = _decoded(body, page_edits.SwitchRequest)

@@ -242,14 +242,10 @@ class Documents:
         """Everything about one server. Raises NotFound."""
         spec = self._gateway.view.spec(address)
         known = await self.tools.read()
-        health = self._gateway.health()
-        self._note(health)
-        line = next(
-            one
-            for one in self._lines(health, known)
-            if (one.toolbox, one.server) == (address.toolbox, address.server)
-        )
+        spec = self._gateway.view.spec(address)  # it may have been removed meanwhile
+        self.observe_now()
         live = self._live()[address]
+        line = self._line(self._gateway.health_of(spec), live, known.get(address))
         page = ServerPage(
             line,
             masked_entry(spec, secrets_of(spec, self._gateway.pool.context.environ)),

@@ -90,6 +90,9 @@ class PageEvents:
     def close(self) -> None:
         """End all streams, and take no new ones; browsers try again until somebody does."""
         self._is_closed = True
+        self._end_streams()
+
+    def _end_streams(self) -> None:
         for stream in tuple(self._streams):
             self._remove(stream)
             stream.response.end()
@@ -103,6 +106,7 @@ class PageEvents:
                 await asyncio.sleep(EVERY)
         finally:
             self._running = False
+            self._end_streams()  # if something has failed: browsers come back
 
     async def _send(self, turn: int) -> None:
         whole = turn % WHOLE == 0 or self._documents.observe_now()  # what is whole has observed

@@ -15,7 +15,9 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.upstream.connection import Connection
 
 MOST_BYTES = 256 << 10  # of a definition whose differences are shown
+MOST_IN_ALL = 1 << 20  # bytes of all of them: about a second of work
 MOST_LINES = 400
+LONGEST_LINE = 4096  # characters
 MOST_DIFFERENCES = 200
 
 
@@ -47,19 +49,34 @@ def lock_changes(gateway: Gateway) -> list[LockedServerChanges]:
         return []
     found: list[LockedServerChanges] = []
     seen: set[object] = set()
+    room = Room(MOST_IN_ALL)
     for connection in gateway.connected:
         spec = gateway.snapshot.find(connection.spec.address)
         if spec is None or spec.address in seen or spec.lock == "off":
             continue
         seen.add(spec.address)
-        changes = _changes(gateway, lock, spec, connection)
+        changes = _changes(gateway, lock, spec, connection, room)
         if changes is not None:
             found.append(changes)
     return found
 
 
+class Room:
+    """How many bytes of definitions are still to be compared for one answer."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def has(self, raw: bytes) -> bool:
+        """Whether this definition is to be compared; then it counts."""
+        if not raw or len(raw) > min(MOST_BYTES, self._left):
+            return False
+        self._left -= len(raw)
+        return True
+
+
 def _changes(
-    gateway: Gateway, lock: LockFile, spec: ServerSpec, connection: Connection
+    gateway: Gateway, lock: LockFile, spec: ServerSpec, connection: Connection, room: Room
 ) -> LockedServerChanges | None:
     reviews = connection.tools.reviews
     hashes: dict[ListKind, dict[str, str]] = {kind: one.hashes for kind, one in reviews.items()}
@@ -75,10 +92,11 @@ def _changes(
         raw = tools[one.name].raw if one.kind == "tools" and one.name in tools else b""
         lines: list[str] = []
         warnings: list[str] = []
-        if raw and len(raw) <= MOST_BYTES:
-            lines = text_diff(old.get(one.recorded) if one.recorded else None, raw)[:MOST_LINES]
+        if room.has(raw):
+            lines = _lines(old.get(one.recorded) if one.recorded else None, raw)
             warnings = text_warnings(raw)
-        changes.append(LockedChange(named(one), one.state, short_hash(one.hash), lines, warnings))
+        what = _cut(named(one))
+        changes.append(LockedChange(what, one.state, short_hash(one.hash), lines, warnings))
     target = quote(escaped(str(spec.address)))
     return LockedServerChanges(
         spec.address.toolbox,
@@ -88,3 +106,11 @@ def _changes(
         changes,
         f"mcp-workbench lock diff {target}",
     )
+
+
+def _lines(old: bytes | None, new: bytes) -> list[str]:
+    return [_cut(line) for line in text_diff(old, new)[:MOST_LINES]]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}…"

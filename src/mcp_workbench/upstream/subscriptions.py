@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -25,6 +26,11 @@ from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.tool_list import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
 
 # Listen requests
+# Of one connection: a modern server gets all of them in one message, and sends them back.
+MOST_RESOURCES = 8192
+MOST_BYTES = 512 << 10  # of their URIs, as JSON
+ESCAPED = 12  # bytes of a character that is written as two escapes
+ONE_HOST = 8  # one host may have an eighth of both
 SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
 LASTED = 30.0  # seconds after which it counts as stable
 ACK_SECONDS = 5.0  # for the acknowledgement; without one the subscription is assumed to work
@@ -51,12 +57,41 @@ class ServerNotification(msgspec.Struct, frozen=True):
     level: str = ""  # of a log message
 
 
+class NoRoom(Exception):
+    """Too many resources are subscribed to; the text says whose."""
+
+
+class Share:
+    """How much a host, or all hosts of a connection, subscribe to."""
+
+    __slots__ = ("count", "size")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.size = 0
+
+    def add(self, uri: str, times: int = 1) -> None:
+        self.count += times
+        self.size += times * json_size(uri)
+
+    def has_room(self, uri: str, part: int) -> bool:
+        """Whether one more fits into this part of what a connection has."""
+        size = self.size + json_size(uri)
+        return self.count < MOST_RESOURCES // part and size <= MOST_BYTES // part
+
+
+def json_size(uri: str) -> int:
+    """Bytes that a URI takes in a message at most, whoever writes it."""
+    return len(jsonrpc.encode(uri)) if uri.isascii() else ESCAPED * len(uri)
+
+
 class SubscriptionRegistry:
     """Log levels and subscriptions, by the host that wants them (`holder`)."""
 
     def __init__(self) -> None:
         self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # with its toolboxes
         self._subscriptions: dict[ConnectionId, dict[str, set[object]]] = {}
+        self._shares: defaultdict[object, Share] = defaultdict(Share)  # of connections and of hosts
         self._listeners: dict[
             object, tuple[Callable[[], tuple[Hashable, ...]], Callable[[ServerNotification], None]]
         ] = {}
@@ -97,8 +132,29 @@ class SubscriptionRegistry:
         """The resources of this connection that a host subscribes to."""
         return list(self._subscriptions.get(connection_id, ()))
 
+    def require_room(self, connection_id: ConnectionId, uri: str, holder: object) -> None:
+        """Raise NoRoom if this host, or all together, would subscribe to too much."""
+        holders = self._subscriptions.get(connection_id, {}).get(uri, ())
+        if holder not in holders and not self._share(holder).has_room(uri, ONE_HOST):
+            raise NoRoom("too many resources: unsubscribe from others first")
+        if not holders and not self._share(connection_id).has_room(uri, 1):
+            raise NoRoom("hosts subscribe to too many resources of this server")
+
+    def _share(self, whose: object) -> Share:
+        return self._shares.get(whose) or Share()
+
     def subscribe(self, connection_id: ConnectionId, uri: str, holder: object) -> None:
-        self._subscriptions.setdefault(connection_id, {}).setdefault(uri, set()).add(holder)
+        holders = self._subscriptions.setdefault(connection_id, {}).setdefault(uri, set())
+        if not holders:
+            self._shares[connection_id].add(uri)
+        if holder not in holders:
+            holders.add(holder)
+            self._shares[holder].add(uri)
+
+    def _remove_share(self, whose: object, uri: str) -> None:
+        self._shares[whose].add(uri, -1)
+        if not self._shares[whose].count:
+            del self._shares[whose]
 
     def unsubscribe(self, connection_id: ConnectionId, uri: str, holder: object) -> bool:
         """End a subscription; was it the last one for this resource?"""
@@ -107,8 +163,10 @@ class SubscriptionRegistry:
         if holders is None or holder not in holders:
             return False
         holders.discard(holder)
+        self._remove_share(holder, uri)
         if holders:
             return False
+        self._remove_share(connection_id, uri)
         del uris[uri]
         if not uris:
             del self._subscriptions[connection_id]
@@ -316,13 +374,24 @@ class ConnectionSubscriptions:
     # Resources
 
     async def subscribe(self, uri: str, holder: object) -> None:
-        """Subscribe a host to a resource. Raises ServerError where the server refuses."""
+        """Subscribe a host to a resource. Raises ServerError where the server refuses, and NoRoom."""
+        self._registry.require_room(self._connection_id, uri, holder)
         first = uri not in self._registry.uris(self._connection_id)
         if first and not self._modern:
             await self._subscribe_legacy(uri)
+            self._require_room_still(uri, holder)
         self._registry.subscribe(self._connection_id, uri, holder)
         if first and self._modern:
             await self._listen(self._registry.uris(self._connection_id)).ready()
+
+    def _require_room_still(self, uri: str, holder: object) -> None:
+        """The same after the server has answered: others may have subscribed meanwhile."""
+        try:
+            self._registry.require_room(self._connection_id, uri, holder)
+        except NoRoom:
+            if uri not in self._registry.uris(self._connection_id):
+                self.unsubscribed([uri])
+            raise
 
     async def _subscribe_legacy(self, uri: str) -> None:
         params = jsonrpc.encode({"uri": uri})
@@ -331,10 +400,11 @@ class ConnectionSubscriptions:
             error = jsonrpc.read_error(answer.error)
             raise ServerError(error.code, error.message, bytes(answer.error))
 
-    def unsubscribed(self, uri: str) -> None:
-        """No host subscribes to this resource any more: unsubscribe at the server."""
+    def unsubscribed(self, gone: list[str]) -> None:
+        """No host subscribes to these resources any more: unsubscribe at the server."""
         if not self._modern:
-            self._send_request("resources/unsubscribe", {"uri": uri})
+            for uri in gone:
+                self._send_request("resources/unsubscribe", {"uri": uri})
         elif uris := self._registry.uris(self._connection_id):
             self._listen(uris)
         elif self._watching is not None:

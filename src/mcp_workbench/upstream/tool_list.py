@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -40,6 +48,7 @@ LONGEST_CURSOR = 1 << 20  # bytes, which we send back
 TOO_LARGE = f"a whole list has limits.messageBytes at most, and {MOST_ELEMENTS} entries"
 AT_ONCE = 500  # entries of a page that are read in one step of the loop, or
 AT_ONCE_BYTES = 1 << 20
+NAME_EFFORT = 16  # bytes, about as costly as to compare a name with a pattern
 
 
 class Unlistable(Exception):
@@ -146,6 +155,17 @@ async def yield_after(raws: Sequence[msgspec.Raw]) -> None:
         await asyncio.sleep(0)
 
 
+async def filter_in_steps(tool_filter: ToolFilter, names: Iterable[str]) -> None:
+    """Decide which names the filter shows. It keeps that, so that those who ask later have only to look it up."""
+    patterns, effort = len(tool_filter.include) + len(tool_filter.exclude), 0
+    for name in names:
+        effort += patterns * (NAME_EFFORT + len(name))
+        tool_filter.shows(name)
+        if effort > AT_ONCE_BYTES:
+            effort = 0
+            await asyncio.sleep(0)
+
+
 async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
     """The entries of a page. Other tasks run between the passes over a large one."""
     await yield_after([listed])
@@ -211,12 +231,13 @@ class ToolList:
         self._cached: tuple[ServerSpec, KnownCatalogue] | None = None  # what we wrote to the cache
         self._tokens: Mapping[str, str] = {}  # that must not get there
         self._filter: ToolFilter | None = None
+        self._last_filter = spec.tools
         self._visible: dict[str, bytes] = {}
 
     def visible(self, tool_filter: ToolFilter) -> dict[str, bytes]:
         """The names of the tools that the filter shows, each with its JSON form."""
         if self._filter is not tool_filter:
-            self._filter = tool_filter
+            self._filter = self._last_filter = tool_filter
             if self.read_at:
                 self._context.record_idle_filters(self._address, self.idle_filters(tool_filter))
             self._visible = {
@@ -251,6 +272,7 @@ class ToolList:
             catalogue, self.complaints = await list_tools(conversation, most, within, modern=modern)
         finally:
             self._unread = catalogue is None
+        await filter_in_steps(self._last_filter, catalogue.tools)
         self.listed_at = self.read_at = time.monotonic()
         has_changed, self.received = catalogue != self.received, catalogue
         if has_changed and self._cached is not None:

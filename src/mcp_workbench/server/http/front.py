@@ -21,6 +21,7 @@ from mcp_workbench.server.http.access import (
     over_limit,
     refused,
 )
+from mcp_workbench.server.http.later_answers import answer_later
 from mcp_workbench.server.http.modern import VERSION, ModernExchanges
 from mcp_workbench.server.http.sessions import (
     SESSION_ID,
@@ -213,7 +214,7 @@ class HttpFront:
 
         start = CountedStart(self._sessions, quotas, message, response, admitted)
         if (later := start.run()) is not None:
-            self._scope.start(later, "session")
+            answer_later(self._scope, later, response, "session")
         return True
 
     def _metadata(self, request: HttpRequest, path: bytes) -> Reply | None:
@@ -297,9 +298,10 @@ class HttpFront:
             self.page.handle(request, response)
         elif self.metrics is not None and admitted is self.metrics:
             accept = request.headers.get(b"accept", b"")
-            self._scope.start(self.metrics.respond(accept, response), "metrics")
+            answer_later(self._scope, self.metrics.respond(accept, response), response, "metrics")
         elif self._pages is not None and admitted is self._pages:
-            self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
+            visit = self._pages.visit(_copy(request), response)
+            answer_later(self._scope, visit, response, "sign-in page")
         else:
             self._handle_undecided(request, response)
 
@@ -314,7 +316,8 @@ class HttpFront:
         own.asked = True
         self.undecided += 1
         self._undecided_bytes = size
-        self._scope.start(self._admit_later(own, response, request.admitted), "token")
+        later = self._admit_later(own, response, request.admitted)
+        answer_later(self._scope, later, response, "token")
 
     # Time
 

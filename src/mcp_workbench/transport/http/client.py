@@ -16,6 +16,7 @@ import httptools
 
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.http.messages import RepeatedHead
+from mcp_workbench.transport.http.resolver import Resolver
 from mcp_workbench.transport.http.urls import Url, proxy_for
 from mcp_workbench.transport.stdio import JoinedWrites
 
@@ -240,32 +241,34 @@ class HttpClient:
     # Connecting
 
     async def _connect(self) -> ClientConnection:
-        loop = asyncio.get_running_loop()
         peer = self._proxy or self.address
-        direct_tls = self._tls if self._proxy is None else None
-        name = self.address.host if direct_tls else None
-        host = peer.host
+        addresses = await Resolver.of(self._loop).addresses(peer.host)
         if self._allows is not None and self._proxy is None:
-            host = await self._checked(peer, self._allows)
-        _, connection = await loop.create_connection(
-            lambda: ClientConnection(self),
-            host,
-            peer.port,
-            ssl=direct_tls,
-            server_hostname=name,
-        )
+            if not addresses or not all(map(self._allows, addresses)):
+                reason = f"{peer.host} is no address on the public internet"
+                raise BlockedAddress(reason, sent=False)
+            addresses = addresses[:1]  # connected to as it was checked
+        connection = await self._reach(addresses, peer.port)
         _keep_alive(connection.transport)
         if self._proxy is not None and self._tls is not None:
             await self._tunnel(connection, self._proxy, self._tls)
         return connection
 
-    async def _checked(self, peer: Url, allows: Callable[[str], bool]) -> str:
-        """The address of this host, connected to as it was checked; all of them must be allowed."""
-        found = await self._loop.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)
-        addresses = [str(info[4][0]) for info in found]
-        if not addresses or not all(map(allows, addresses)):
-            raise BlockedAddress(f"{peer.host} is no address on the public internet", sent=False)
-        return addresses[0]
+    async def _reach(self, addresses: list[str], port: int) -> ClientConnection:
+        """Connect to the first of these addresses that answers."""
+        tls = self._tls if self._proxy is None else None
+        name = self.address.host if tls else None
+        for number, address in enumerate(addresses, 1):
+            try:
+                _, connection = await self._loop.create_connection(
+                    lambda: ClientConnection(self), address, port, ssl=tls, server_hostname=name
+                )
+            except OSError as error:
+                if number == len(addresses) or isinstance(error, ssl.SSLError):
+                    raise
+            else:
+                return connection
+        raise socket.gaierror(socket.EAI_NONAME, "it has no address")
 
     async def _tunnel(self, connection: ClientConnection, proxy: Url, tls: ssl.SSLContext) -> None:
         """Open a tunnel through the proxy, and start TLS with the server behind it."""

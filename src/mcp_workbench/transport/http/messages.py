@@ -336,8 +336,11 @@ class ResponseWriter:
         connection = self._connection
         if connection is None or self.streaming:
             return
-        self.streaming = True
         connection.write(stream_head(headers, self._common(connection), chunked=not self._old))
+        if self._bodiless:
+            self._finish(connection)
+            return
+        self.streaming = True
 
     def send(self, data: bytes) -> None:
         """Send a part of the stream. A reader that is far behind is disconnected.

@@ -450,7 +450,9 @@ def store_of(target: HttpEndpoint, environ: Mapping[str, str], principal: str) -
     settings = target.auth
     account = "\0".join((settings.account, settings.client_id, settings.grant))
     shared: Any = environ.shared_credentials if isinstance(environ, Environment) else None
-    return CredentialStore(state_home(environ), target.url, account, principal, shared)
+    store = CredentialStore(state_home(environ), target.url, account, principal, shared)
+    store.issuer = settings.issuer
+    return store
 
 
 def _configured(settings: AuthSettings, id: str, server: AuthorizationServer) -> OAuthClient:

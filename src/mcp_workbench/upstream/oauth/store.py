@@ -155,6 +155,7 @@ class CredentialStore:
         self._home = home
         self._shared = shared
         self._url = url
+        self.issuer = ""  # that the operator names; empty: whichever the server does
         name = "\0".join((url, account, principal)).encode()
         self.name = sha256(name).hexdigest()[:32]
 
@@ -167,19 +168,27 @@ class CredentialStore:
         credential = _read(self._home, f"{self.name}.json", Credential)
         if credential is None or not credential.is_sound:
             return None
-        # A file under another's name would send a token to a server that it is not for.
-        if credential.url != self._url:
+        if not self._is_ours(credential):
             return None
         if self._shared is not None:
             self._shared.offer(self.name, credential)
         return credential
+
+    def _is_ours(self, credential: Credential) -> bool:
+        """Is it for this server, and of its issuer?
+
+        A file under another's name would send a token to a server that it is not for; one of an issuer that the
+        operator has replaced would go on with that one.
+        """
+        named = self.issuer.rstrip("/")
+        return credential.url == self._url and named in ("", credential.issuer.rstrip("/"))
 
     async def refresh(self) -> None:
         """Bring the file up to date with what other replicas have. Raises SignInFailed."""
         if self._shared is None:
             return
         newer = await self._shared.newer(self.name, self.read())
-        if newer is not None and newer.is_sound and newer.url == self._url:
+        if newer is not None and newer.is_sound and self._is_ours(newer):
             _write(self._home, f"{self.name}.json", msgspec.json.encode(newer))
 
     def write(self, credential: Credential) -> None:

@@ -1,0 +1,120 @@
+"""Hosts that subscribe to very many resources: each has its share, and the others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_workbench.core.spec import ServerAddress
+from mcp_workbench.upstream.subscriptions import (
+    MOST_BYTES,
+    MOST_RESOURCES,
+    ONE_HOST,
+    ConnectionId,
+    NoRoom,
+    SubscriptionRegistry,
+)
+from tests.kit.http_host import Session, port
+from tests.kit.results import Message
+from tests.primitives.scenes import MODERN
+from tests.primitives.test_many_hosts import SHARED, legacy_host, listening, shared
+from tests.threats.growth import assert_linear
+
+AT = ConnectionId(ServerAddress("dev", "a"))
+
+
+async def subscribed(session: Session, uris: list[str]) -> list[Message]:
+    """The answers to a subscription of each, a few at a time."""
+    peer = await session.port.connect()
+    answers: list[Message] = []
+    for start in range(0, len(uris), 20):
+        some = uris[start : start + 20]
+        peer.send(
+            b"".join(session.request(session.ask("resources/subscribe", {"uri": u})) for u in some)
+        )
+        answers += [(await peer.answer()).message for _ in some]
+    return answers
+
+
+async def test_a_host_that_subscribes_to_long_addresses_keeps_nobody_from_theirs() -> None:
+    size = MOST_BYTES // ONE_HOST // 4
+    async with port(shared(MODERN)) as opened:
+        greedy, _ = await legacy_host(opened)
+        modest, stream = await legacy_host(opened)
+        answers = await subscribed(
+            greedy, [f"item://fixture/{n}{'x' * (size - 30)}" for n in range(8)]
+        )
+        await modest.result("resources/subscribe", {"uri": SHARED})
+        other = await listening(opened, resourceSubscriptions=[SHARED])
+        await modest.use("touch", {"uri": SHARED})
+        heard = await stream.message()
+        other.close()
+
+    refused = [answer["error"] for answer in answers if "error" in answer]
+    assert len(refused) == 4
+    assert "too many resources: unsubscribe from others first" in refused[0]["message"]
+    assert heard["params"]["uri"] == SHARED
+
+
+def test_each_host_has_a_part_and_all_have_the_whole() -> None:
+    registry = SubscriptionRegistry()
+
+    def fill(holder: str, start: int) -> int:
+        for n in range(start, start + MOST_RESOURCES):
+            try:
+                registry.require_room(AT, f"x://{n}", holder)
+            except NoRoom:
+                return n - start
+            registry.subscribe(AT, f"x://{n}", holder)
+        return MOST_RESOURCES
+
+    counts = [fill(f"host {n}", n * MOST_RESOURCES) for n in range(ONE_HOST + 1)]
+
+    assert counts == [MOST_RESOURCES // ONE_HOST] * ONE_HOST + [0]
+    registry.require_room(AT, "x://0", "another host")  # which somebody subscribes to already
+    assert len(registry.forget("host 0")) == counts[0]
+    assert fill("host 0", 0) == counts[0]
+    for n in range(ONE_HOST):
+        registry.forget(f"host {n}")
+    assert registry.uris(AT) == []
+    assert fill("host 1", 0) == counts[0]
+
+
+@pytest.mark.parametrize("uri", ["x://" + "\N{GRINNING FACE}" * 6000, "x://" + '"' * 40_000])
+def test_an_address_counts_as_it_is_written(uri: str) -> None:
+    with pytest.raises(NoRoom):
+        SubscriptionRegistry().require_room(AT, uri, "host")
+
+
+@pytest.mark.cost
+def test_a_host_that_leaves_is_forgotten_in_proportion() -> None:
+    def made(count: int) -> SubscriptionRegistry:
+        registry = SubscriptionRegistry()
+        for n in range(count):
+            registry.subscribe(AT, f"x://{n}", "host" if n % 2 else "other")
+        return registry
+
+    assert_linear(lambda registry: registry.forget("host"), made, 40_000)
+
+
+async def test_those_who_leave_are_told_to_their_server_in_one_message() -> None:
+    async with port(shared(MODERN)) as opened:
+        staying, _ = await legacy_host(opened)
+        leaving, _ = await legacy_host(opened)
+        await subscribed(staying, [f"item://fixture/s{n}" for n in range(20)])
+        await subscribed(leaving, [f"item://fixture/l{n}" for n in range(20)])
+        before = await listens(staying)
+        await leaving.post(b"", method="DELETE")
+        after = await listens(staying)
+
+    assert len(after) == len(before) + 1
+    assert len(after[-1]) == 20
+
+
+async def listens(session: Session) -> list[list[str]]:
+    """The resources of each `subscriptions/listen` that the server has got."""
+    return resources_listened_to((await session.use("stats")).json_text)
+
+
+def resources_listened_to(seen: list[Message]) -> list[list[str]]:
+    wanted = [one["params"]["notifications"] for one in seen if one["method"].endswith("/listen")]
+    return [one["resourceSubscriptions"] for one in wanted if "resourceSubscriptions" in one]
