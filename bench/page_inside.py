@@ -23,17 +23,23 @@ _PROGRAM = """
 import atexit, json, statistics, sys, time
 import mcp_workbench.server.host_calls as host_calls
 from mcp_workbench.cli.main import main
-from mcp_workbench.gateway.call_meter import CallMeter
 from mcp_workbench.ui.page_events import PageEvents
 
 clock, observe, send = time.perf_counter, host_calls.observe, PageEvents._send
+Relayed = host_calls.Relayed
 before, after, turns, empty = [], [], [], []
 
 def timed(observers, call, outcome):
     began = clock()
     observe(observers, call, outcome)
-    spent = clock() - began
-    (after if any(isinstance(one, CallMeter) for one in observers) else before).append(spent)
+    after.append(clock() - began)
+
+def timed_outcome(result):
+    began = clock()
+    time.monotonic()  # the moment of the answer, which is noted right before
+    relayed = Relayed(result)
+    before.append(clock() - began)
+    return relayed
 
 async def timed_send(self, turn):
     began = time.thread_time()
@@ -52,7 +58,7 @@ def report():
 
 out = sys.argv[-1]
 sys.argv = ["mcp-workbench", *sys.argv[1:-1]]
-host_calls.observe, PageEvents._send = timed, timed_send
+host_calls.observe, host_calls.Relayed, PageEvents._send = timed, timed_outcome, timed_send
 atexit.register(lambda: (sys.argv.append(out), report()))
 sys.exit(main())
 """

@@ -75,8 +75,8 @@ async def test_every_outcome_is_counted_also_of_calls_that_reach_no_server() -> 
             ("dead", "connect_failed"),
         ]
         assert [(t.server, t.tool, t.calls) for t in seen.tools] == [("a", "echo", 1)]
-        assert max(len(call.tool) for call in meter.recent()) < 300
-        assert {call.door for call in meter.recent()} == {"python"}
+        assert max(len(call.names.tool) for call in meter.recent()) < 300
+        assert {call.names.door for call in meter.recent()} == {"python"}
 
 
 async def test_the_first_call_waits_for_its_server_and_the_second_does_not() -> None:
@@ -114,7 +114,7 @@ async def test_hosts_over_http_are_measured_on_connections_that_were_open_before
 
         await until(lambda: meter.calls == 1)
         (call,) = meter.recent()
-        assert (call.door, call.outcome, call.tool) == ("http", "ok", "echo")
+        assert (call.names.door, call.names.outcome, call.names.tool) == ("http", "ok", "echo")
         assert call.queue == 0.0
         assert call.at_server > 0
 

@@ -19,6 +19,7 @@ from tests.kit.clock import until
 from tests.kit.config import snapshot, spec, write_config
 from tests.kit.http_host import Answer, OwnPort, port
 from tests.observe.scene import series, value
+from tests.ui.scene import eventually_read
 
 OPEN = HttpSettings(metrics=True)
 FLOOD = 40  # readers at once
@@ -105,6 +106,25 @@ async def test_servers_sessions_memory_and_tokens_are_shown() -> None:
             assert value(text, "process_resident_memory_bytes") > 1 << 20
             assert value(text, "mcp_workbench_server_memory_bytes", server="fixture") > 1 << 20
             assert value(text, "mcp_workbench_server_processes", server="fixture") >= 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "tool", "queue"), [("hang", "echo", "waiting"), ("", "hang", "in_flight")]
+)
+async def test_calls_that_wait_for_their_server_are_told_from_those_that_it_has(
+    flag: str, tool: str, queue: str
+) -> None:
+    async with port(snapshot(spec("fixture", *filter(None, [flag]))), OPEN) as opened:
+        session = await opened.open()
+        for _ in range(3):
+            await session.begin(tool)
+
+        async def queues() -> dict[str, float] | None:
+            text, names = await scraped(opened), ("waiting", "in_flight")
+            read = {name: value(text, f"mcp_workbench_server_calls_{name}") for name in names}
+            return read if read[queue] == 3 else None
+
+        assert sum((await eventually_read(queues)).values()) == 3
 
 
 async def test_a_server_that_died_and_came_back_was_restarted() -> None:

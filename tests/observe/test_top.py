@@ -9,11 +9,11 @@ import signal
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from mcp_workbench.cli.top_screen import change_between, screen
-from mcp_workbench.core.call_stats import CallStats
 from mcp_workbench.core.figures import Figures, Hosts, RequestTokens, ServerFigures
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.command import run_command, serving
@@ -21,16 +21,15 @@ from tests.kit.config import config_file, entry, write_config
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 from tests.kit.terminal import terminal
-from tests.observe.test_call_stats import call
+from tests.observe.scene import value
+from tests.observe.test_call_stats import call, counted, kind
 
 OPENED, CLOSED = "\x1b[?1049h", "\x1b[?1049l"
 
 
 def figures(seconds: float = 100.0, calls: int = 0, **more: Any) -> Figures:
-    stats = CallStats()
-    for number in range(calls):
-        one = call(number, outcome="ok" if number % 2 else "timeout", is_error=not number % 2)
-        stats.add(one, is_configured=True, is_tool=True)
+    kinds = kind(outcome="timeout", is_error=True), kind()
+    stats = counted(*(call(kinds[number % 2]) for number in range(calls)))
     servers = (
         ServerFigures("box", "a", "ready", 1, memory=50 << 20, tools=3, tokens=900),
         ServerFigures("box", "b", "failed", failures=3, restarts=2),
@@ -53,7 +52,9 @@ def test_the_screen_has_rates_between_two_readings() -> None:
     assert "errors 20 (50.0 %)" in text
     assert "cpu 10.0 %" in text
     assert "servers 1 of 2 connected" in text
-    assert "≈ 9,000 listed directly   ≈ 800 shown" in text
+    assert "outcomes timeout 20, ok 20" in text
+    assert "hosts 1 joined   2 sessions over HTTP   3 connections" in text
+    assert "≈ 9,000 listed directly   ≈ 800 shown   ≈ 8,200 saved" in text
     assert re.search(r"box/a +ready +4.0 +40 +20 +\S+ ms +\S+ ms +0 +0 +0 +50 MB +≈ 900", text)
     assert re.search(r"box/b +failed +0.0 +0 +0 +- +- +0 +0 +2 +- +-", text)
     assert re.search(r"box/a/echo +40 +20 +2.1 ms +≈ 4,000", text)
@@ -77,8 +78,7 @@ def test_the_screen_fits_into_the_terminal(width: int, height: int) -> None:
 
 
 def test_names_of_servers_and_tools_can_not_move_the_cursor() -> None:
-    stats = CallStats()
-    stats.add(call(tool="evil\x1b[2J\n"), is_configured=True, is_tool=True)
+    stats = counted(call(kind(tool="evil\x1b[2J\n")))
     lines = screen(figures(stats=stats.snapshot()), None, 200, 0)
 
     assert all(line.isprintable() for line in lines)
@@ -179,6 +179,38 @@ def test_a_port_with_metrics_is_shown_with_its_token(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "MCP_WORKBENCH_METRICS_TOKEN" in refused.stderr
     assert re.search(r"dev/a +ready +0.0 +1 ", shown.stdout), shown
+
+
+def test_it_shows_what_metrics_say(tmp_path: Path) -> None:
+    boxes = {"dev": {"mcpServers": {"a": entry(), "unused": entry()}}}
+    path = write_config(tmp_path, {"toolboxes": boxes, "http": {"metrics": True}})
+    with serving(path, "0") as command:
+        host = HttpHost(command.url, modern=False)
+        for tool in ("echo", "echo", "no_such_tool"):
+            host.request("tools/call", use_tool("a", tool))
+        with urlopen(command.url.replace("/mcp", "/metrics"), timeout=30) as answer:
+            text = answer.read().decode()
+        shown = run_top(command.url, tmp_path, {}).stdout
+        host.close()
+
+    def read(name: str, **labels: str) -> int:
+        return int(value(text, f"mcp_workbench_{name}", **labels))
+
+    outcomes = [("ok", 2), ("unknown_tool", 1)]
+    assert [(word, read("calls_total", outcome=word)) for word, _ in outcomes] == outcomes
+    assert "outcomes ok 2, unknown_tool 1" in shown
+    assert f"{read('sessions', kind='http')} sessions over HTTP" in shown
+    assert f"waiting {read('server_calls_waiting')}" in shown
+    direct, tokens, saved = (read(f"tokens_{name}") for name in ("direct", "shown", "saved"))
+    rounded = re.findall(r"≈ ([\d,]+) (?:listed directly|shown|saved)", shown)
+    for exact, seen in zip((direct, tokens, saved), rounded, strict=True):
+        assert int(seen.replace(",", "")) == pytest.approx(exact, rel=0.1)
+    row = re.search(r"dev/a +ready .*", shown)
+    assert row is not None, shown
+    cells = row[0].split()
+    assert int(cells[3]) == read("calls_total", server="a") == 3
+    assert int(cells[-1]) == read("server_connections", server="a") == 1
+    assert re.search(r"dev/unused +idle .* 0$", shown, re.M), shown
 
 
 def run_top(url: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

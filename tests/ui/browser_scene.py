@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,20 @@ class Bench:
             self._process = None
 
     def calls(
-        self, count: int, *, server: str = "files", tool: str = "tool_0001", path: str = "src/a.py"
+        self,
+        count: int,
+        *,
+        server: str = "files",
+        tool: str = "tool_0001",
+        path: str = "src/a.py",
+        host: str = "claude-code",
     ) -> None:
         """Calls of a host over HTTP, all on one connection."""
+        target = {"toolbox": "dev", "server": server, "tool": tool}
+        self.host([("use_tool", {"tool": target, "arguments": {"path": path}})] * count, host)
+
+    def host(self, calls: Iterable[tuple[str, Json]], name: str = "claude-code") -> list[Json]:
+        """What a host gets for these calls of our own tools, all on one connection."""
         from http.client import HTTPConnection
 
         http = HTTPConnection("127.0.0.1", self.port)
@@ -65,24 +76,26 @@ class Bench:
             "accept": "application/json, text/event-stream",
         }
 
-        def send(method: str, params: Any, id: int | None) -> None:
+        def send(method: str, params: Any, id: int | None) -> bytes:
             message = {"jsonrpc": "2.0", "method": method, "params": params}
             whole = message if id is None else {**message, "id": id}
             http.request("POST", "/mcp", json.dumps(whole), headers)
             response = http.getresponse()
-            response.read()
+            body = response.read()
             if session := response.headers.get("mcp-session-id"):
                 headers["mcp-session-id"] = session
+            return body
 
-        info = {"name": "claude-code", "version": "2.1"}
+        info = {"name": name, "version": "2.1"}
         first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
         send("initialize", first, 1)
         send("notifications/initialized", {}, None)
-        target = {"toolbox": "dev", "server": server, "tool": tool}
-        arguments = {"tool": target, "arguments": {"path": path}}
-        for number in range(count):
-            send("tools/call", {"name": "use_tool", "arguments": arguments}, number + 2)
+        answers = [
+            send("tools/call", {"name": tool, "arguments": arguments}, number)
+            for number, (tool, arguments) in enumerate(calls, 2)
+        ]
         http.close()
+        return [json.loads(answer) for answer in answers]
 
 
 @contextmanager

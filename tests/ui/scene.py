@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
+from mcp_workbench.core.ended_calls import FIELDS
 from mcp_workbench.core.spec import HttpSettings, Snapshot
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.http_app import port_of
@@ -15,6 +18,7 @@ from mcp_workbench.ui.page_routes import PageRoutes
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, OwnPort
+from tests.kit.results import Json
 
 
 class Visitor:
@@ -110,3 +114,17 @@ async def eventually_read(read: Callable[[], Awaitable[T | None]]) -> T:
     while not (value := await read()):  # noqa: ASYNC110 - the page sends no event for all of it
         await asyncio.sleep(0.005)
     return value
+
+
+def named(calls: Json) -> list[Json]:
+    """The calls of a message, oldest first, by the names of their fields."""
+    places, numbers = (base64.b64decode(calls[name]) for name in ("kinds", "numbers"))
+    many = len(places) // 2
+    read = struct.unpack(f"<{many * len(calls['fields'])}d", numbers)
+    columns = {name: read[n * many : (n + 1) * many] for n, name in enumerate(calls["fields"])}
+    return [
+        {name: columns.get(name, (0.0,) * many)[row] for name in FIELDS}
+        | dict(zip(calls["name_fields"], calls["names"][place], strict=True))
+        | {"number": calls["first"] + row}
+        for row, place in enumerate(struct.unpack(f"<{many}H", places))
+    ]

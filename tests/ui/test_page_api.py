@@ -19,7 +19,7 @@ from tests.kit.config import config_file, demo_server, program_entry, write_conf
 from tests.kit.http_host import Peer
 from tests.kit.results import Json
 from tests.ui.page_server import MARKUP
-from tests.ui.scene import Visitor, eventually_read, opened_page
+from tests.ui.scene import Visitor, eventually_read, named, opened_page
 
 SERVER = str(Path(__file__).with_name("page_server.py"))
 SECRET = "sk-canary-0123456789"
@@ -330,6 +330,47 @@ def test_no_path_of_the_api_writes_an_entry() -> None:
     }
 
 
+ENTRY = {
+    "command": "touch",
+    "args": ["made"],
+    "env": {"A_TOKEN": SECRET},
+    "url": "http://127.0.0.1:1/mcp",
+    "headers": {"Authorization": SECRET},
+    "mcpServers": {"new": {"command": "touch", "args": ["made"]}},
+    "approve": [],
+    "approval": True,
+    "lock": "off",
+}
+
+
+@pytest.mark.parametrize("word", list(ENTRY))
+async def test_what_a_write_says_of_an_entry_is_not_heard(word: str, tmp_path: Path) -> None:
+    """A command, an argument, a variable, a URL, a header or an approval in a body changes no entry."""
+    servers = {"h": program_entry(SERVER, "hostile", approve=["shapes"])}
+    file = config_file(tmp_path, servers)
+    before = file.read_bytes()
+    more = {word: ENTRY[word]}
+    async with opened_page(load_config(str(file))) as visitor:
+        with following(visitor.gateway, (), brief=True):
+            await visitor.act("start", more)
+            await state_of(visitor, "h", "ready")
+            address = {"toolbox": "dev", "server": "h", **more}
+            await visitor.act("restart", address)
+            await state_of(visitor, "h", "ready")
+            tried = await visitor.act("call", {**address, "tool": "shapes", "arguments": {}})
+            switch = {**address, "off": ["text"]}
+            shown = await visitor.act("switch/preview", {"switches": [switch], **more})
+            done = await visitor.act(
+                "switch/apply", {"switches": [switch], "digest": shown["digest"], **more}
+            )
+            entry = json.loads(file.read_text())["toolboxes"]["dev"]["mcpServers"]["h"]
+            await visitor.act("undo", {"id": done["undo"], **more})
+
+    assert "the page approves nothing" in tried["error"]
+    assert entry == {**servers["h"], "toolFilters": ["!text"]}
+    assert file.read_bytes() == before
+
+
 # Live
 
 
@@ -348,11 +389,6 @@ async def message(peer: Peer, topic: str) -> Json:
         event = await peer.event()
         if "data" in event and (data := json.loads(event["data"]))["topic"] == topic:
             return {**data["data"], "id": event.get("id")}
-
-
-def named(calls: Json) -> list[Json]:
-    """The calls of a message, by the names of their fields."""
-    return [dict(zip(calls["fields"], row, strict=True)) for row in calls["rows"]]
 
 
 async def test_an_open_page_follows_states_and_calls(tmp_path: Path) -> None:
@@ -375,6 +411,7 @@ async def test_an_open_page_follows_states_and_calls(tmp_path: Path) -> None:
     assert all(row[part] >= 0 for part in ("queue", "start", "at_server", "workbench"))
     assert row["ended"] + calls["offset"] == pytest.approx(time.time(), abs=30)
     assert [row["tool"] for row in named(later)] == ["now"]
+    assert (calls["run"], calls["first"], later["first"]) == (later["run"], 1, 2)
     assert (figures["calls"], figures["errors"]) == (2, 0)
     assert {one["tool"] for one in figures["unused"]} == {"echo", "fail"}
 
@@ -389,7 +426,7 @@ async def test_nothing_is_measured_before_a_page_is_open(tmp_path: Path) -> None
 
         assert not before
         assert visitor.gateway.meter.is_on
-        assert (await visitor.api("calls"))["rows"] == []
+        assert named(await visitor.api("calls")) == []
 
 
 async def test_a_page_that_is_closed_is_followed_by_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from mcp_workbench.config.load import load_config
 from tests.kit.config import config_file, demo_server, program_entry
 from tests.kit.results import Json
 from tests.ui.page_server import MARKUP
-from tests.ui.scene import Visitor, opened_page
+from tests.ui.scene import Visitor, named, opened_page
 
 SERVER = str(Path(__file__).with_name("page_server.py"))
 SECRET = "sk-canary-0123456789"
@@ -26,8 +26,7 @@ async def called(visitor: Visitor, arguments: Any = None, tool: str = "tool_0001
     visitor.gateway.meter.look(calls=True)
     wanted = {"toolbox": "dev", "server": "s", "tool": tool}
     await visitor.act("call", {**wanted, "arguments": arguments or HOSTILE})
-    calls = await visitor.api("calls")
-    return dict(zip(calls["fields"], calls["rows"][0], strict=True))
+    return named(await visitor.api("calls"))[-1]
 
 
 async def arguments_of(visitor: Visitor, row: Json) -> Json:

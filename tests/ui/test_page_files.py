@@ -50,6 +50,19 @@ def test_our_scripts_have_no_way_to_make_markup_or_code_of_text(file: Path) -> N
     assert re.findall(banned, source) == []
 
 
+def test_the_images_of_the_documents_are_those_that_browser_tests_make() -> None:
+    root = Path(__file__).parents[2]
+    tests = "".join(file.read_text("utf-8") for file in Path(__file__).parent.glob("test_*.py"))
+    made = set(re.findall(r'show\(page, "(ui-[a-z-]+)"', tests))
+    kept = {file.stem for file in (root / "docs/images").iterdir()}
+    readme, page = (
+        set(re.findall(r"images/(ui-[a-z-]+)\.png", (root / name).read_text("utf-8")))
+        for name in ("README.md", "docs/ui.md")
+    )
+
+    assert made == kept == readme == page
+
+
 def test_modules_are_joined_with_their_names() -> None:
     sources = [
         ("a", "var x=1,y=2;export{x as one,y as two};\n//# sourceMappingURL=a.map"),

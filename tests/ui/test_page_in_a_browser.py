@@ -290,6 +290,27 @@ def test_an_open_page_finds_the_workbench_again(chromium: Chromium, tmp_path: Pa
         assert page.complaints(but="ERR_CONNECTION_REFUSED") == []
 
 
+def test_calls_after_a_restart_join_those_from_before(chromium: Chromium, tmp_path: Path) -> None:
+    with bench(tmp_path, {"files": program_entry(SERVER, "many", "3")}) as (it, address):
+        page = chromium.page()
+        page.open(address)
+        started(page, "Ready")
+        page.go("#/calls")
+        page.wait("document.body.innerText.includes('No call yet')")
+        it.calls(5)
+        page.wait("document.querySelector('.tools [role=status]').innerText === '5 calls'")
+        it.stop()
+        page.wait("document.querySelector('.link').innerText === 'Reconnecting'")
+        it.start()
+        page.wait("document.querySelector('.link').innerText === 'Live'")
+        it.calls(2)  # numbers that the page has seen before
+        page.wait("document.querySelector('.tools [role=status]').innerText === '7 calls'")
+        page.click(".window tbody tr:last-child")
+        page.wait("document.querySelector('.detail')?.innerText.includes('no longer among')")
+
+        assert page.complaints(but="ERR_CONNECTION_REFUSED") == []
+
+
 def test_a_page_whose_key_is_gone_says_how_to_open_it(chromium: Chromium, tmp_path: Path) -> None:
     with bench(tmp_path, {"clock": demo_server()}) as (it, address):
         page = chromium.page()

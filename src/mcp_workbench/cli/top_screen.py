@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from mcp_workbench.core.figures import Figures, ServerFigures
 
 _HEAD = (
     "SERVER", "STATE", "CALLS/S", "CALLS", "ERRORS", "P50", "P95", "IN FLIGHT", "WAITING", "RESTARTS",
-    "MEMORY", "TOKENS",
+    "MEMORY", "TOKENS", "CONNECTIONS",
 )  # fmt: skip
 _RIGHT = frozenset(range(2, len(_HEAD)))
 _TOOLS = ("TOOL", "CALLS", "ERRORS", "MEAN", "RESULT TOKENS")
@@ -87,9 +88,17 @@ def _summary(now: Figures, change: FiguresChange | None) -> list[str]:
             f"p95 {_time(total, 0.95)}",
             f"p99 {_time(total, 0.99)}",
         ),
-        (_split(now),),
-        (f"hosts {hosts.joined} joined", f"{hosts.sessions} sessions over HTTP"),
-        (f"tokens {about(tokens.direct)} listed directly", f"{about(tokens.shown)} shown"),
+        (_split(now), _outcomes(now)),
+        (
+            f"hosts {hosts.joined} joined",
+            f"{hosts.sessions} sessions over HTTP",
+            f"{hosts.http_connections} connections",
+        ),
+        (
+            f"tokens {about(tokens.direct)} listed directly",
+            f"{about(tokens.shown)} shown",
+            f"{about(tokens.saved)} saved",
+        ),
     )
     return ["   ".join(parts) for parts in lines]
 
@@ -102,6 +111,15 @@ def _split(now: Figures) -> str:
         return "time -"
     parts = (f"{name} {part / whole * 100:.0f} %" for name, part in zip(PHASES, sums, strict=True))
     return "time " + ", ".join(parts)
+
+
+def _outcomes(now: Figures) -> str:
+    """How calls ended, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for series in now.stats.series:
+        counts[series.outcome] += series.calls
+    parts = (f"{word} {number(count)}" for word, count in counts.most_common())
+    return f"outcomes {', '.join(parts) or '-'}"
 
 
 def _servers(now: Figures, change: FiguresChange | None) -> list[str]:
@@ -127,6 +145,7 @@ def _row(server: ServerFigures, now: Figures, change: FiguresChange | None) -> t
         number(server.restarts),
         _memory(server.memory),
         about(server.tokens) if server.tools else "-",
+        number(server.connections),
     )
 
 

@@ -97,6 +97,7 @@ class AuditLog(Interceptor):
 
     def _line(self, call: Call, outcome: CallOutcome, end: float) -> bytes:
         self._count = call.record = self._count + 1
+        call.has_details = True
         request, now = call.request, time.time()
         arguments = arguments_of(request)
         word, is_error, may_have_run, size = summary_of(call, outcome)

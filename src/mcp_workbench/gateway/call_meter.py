@@ -8,12 +8,22 @@ are not measured.
 from __future__ import annotations
 
 import asyncio
-from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from mcp_workbench.core.call_request import TOOLS_CALL
-from mcp_workbench.core.call_stats import CallStats, RecentCall, StatsSnapshot
+from mcp_workbench.core.call_stats import CallStats, StatsSnapshot, TimelinePoint
+from mcp_workbench.core.ended_calls import (
+    BLOCK,
+    MOST_KEPT,
+    CallBatch,
+    CallKind,
+    CallNames,
+    Details,
+    EndedCall,
+    EndedCalls,
+    RecentCall,
+)
 from mcp_workbench.gateway.call_summary import LOCAL, LONGEST_NAME, summary_of
 from mcp_workbench.gateway.interceptors import CallOutcome, Interceptor, Relayed
 
@@ -21,22 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcp_workbench.core.call_request import CallRequest
-    from mcp_workbench.core.spec import ToolIdentifier
     from mcp_workbench.gateway.calls import Call
-    from mcp_workbench.gateway.routes import Route
-    from mcp_workbench.gateway.views import View
     from mcp_workbench.gateway.workbench import Gateway
 
-BATCH = 256  # calls
+MOST_KINDS = 4096  # that are remembered: names that a host makes up are among them
 
-# All of these at once, in one step of the interpreter. A host's session knows who sent the call.
-_facts_of = attrgetter(
-    "route", "view", "session", "started", "connecting", "sent", "answered", "passed", "is_resent",
-    "parent", "record",
-)  # fmt: skip
-_Target = tuple["ToolIdentifier", str, tuple[str, str], str]  # tool, method, host, door
-_Names = tuple[str, str, str, str, str, str, bool, bool]
-_Ended = tuple[tuple[Any, ...], _Target | None, str, bool, int, int, float]
+
+_NOBODY = object()
+_NO_NAMES = CallNames("", "", "", "", "", "", "", is_error=False)
+_NO_KIND = CallKind(_NO_NAMES, is_configured=False, is_tool=False)
 
 
 class AnswerClock(Interceptor):
@@ -50,11 +53,10 @@ class AnswerClock(Interceptor):
 
 
 class CallMeter(Interceptor):
-    """Counts and times each call, after its answer was sent: that delays no answer.
+    """Notes each call after its answer was sent, which delays no answer, and counts calls a thousand at a time.
 
-    Calls are counted in batches, and before anybody is shown a figure: a call by itself would find the code
-    that counts it out of the processor's caches, which takes three times as long. Until then numbers are kept,
-    and not the call: its memory is that of the next one.
+    A call by itself would find the code that counts it out of the processor's caches, which takes three times as
+    long. What is not counted yet is counted before anybody is shown a figure.
     """
 
     observes_only = True
@@ -62,7 +64,14 @@ class CallMeter(Interceptor):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._stats = CallStats()
-        self._ended: list[_Ended] = []  # and not counted yet
+        self._new: list[EndedCall] = []  # calls that are not counted yet
+        self._details: dict[int, Details] = {}  # of these, by their place
+        self._ended = EndedCalls()
+        self._kinds: dict[CallNames, CallKind] = {}
+        # The kind of the last call that was relayed, as most are: the next one is often the same.
+        self._route: object = _NOBODY
+        self._session: Any = None
+        self._kind = _NO_KIND
         self._looks = 0
         self._watches = 0  # looks that want single calls
         self._stop: Callable[[], None] = _nothing
@@ -75,13 +84,12 @@ class CallMeter(Interceptor):
 
     def look(self, *, calls: bool = False) -> Callable[[], None]:
         """Measure calls until the returned function is called; `calls` keeps the single ones, too."""
-        self._count()
         self._looks += 1
         self._watches += calls
         if self._looks == 1:
             self._stop = self._gateway.intercept(self, first=(AnswerClock(),))
-        if calls:
-            self._stats.keep_recent(keep=True)
+        if calls and self._watches == 1:
+            self._keep(MOST_KEPT)
         ended = False
 
         def end() -> None:
@@ -93,13 +101,17 @@ class CallMeter(Interceptor):
         return end
 
     def _end(self, *, calls: bool) -> None:
-        self._count()
         self._looks -= 1
         self._watches -= calls
-        if not self._watches:
-            self._stats.keep_recent(keep=False)
+        if calls and not self._watches:
+            self._keep(0)
         if not self._looks:
             self._stop()
+
+    def _keep(self, most: int) -> None:
+        """Forget single calls, and keep so many of those that follow."""
+        self._count()
+        self._ended = EndedCalls(self._ended.last, keep=most)
 
     def look_for(self, seconds: float) -> None:
         """Measure calls for so long, or longer if this is called again: for those who poll."""
@@ -129,97 +141,101 @@ class CallMeter(Interceptor):
         self._count()
         return self._stats.snapshot()
 
-    def recent(self, after: int = 0, most: int = 1000) -> Sequence[RecentCall]:
-        """The calls after this number, newest first; none if nobody looks at single calls."""
+    def timeline(self, after: float = -1.0) -> Sequence[TimelinePoint]:
+        """The calls of the last hour, in points: those after this moment."""
         self._count()
-        return self._stats.recent(after, most)
+        return self._stats.timeline(after)
+
+    def since(self, after: int = 0, most: int = MOST_KEPT) -> CallBatch:
+        """The calls after this number; none if nobody looks at single calls."""
+        self._count()
+        return self._ended.since(after, most)
+
+    def recent(self, after: int = 0, most: int = MOST_KEPT) -> Sequence[RecentCall]:
+        """The same, newest first."""
+        return tuple(self.since(after, most).calls())[::-1]
 
     def find(self, number: int) -> RecentCall | None:
         """The call with this number, if it is kept."""
         self._count()
-        return self._stats.find(number)
+        return self._ended.find(number)
 
     @property
     def calls(self) -> int:
         """How many calls were measured: the number of the last one."""
-        self._count()
-        return self._stats.calls
+        return self._ended.last + len(self._new)
 
     # Measuring
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
         end = monotonic()
-        word, is_error, size = "ok", False, 0
-        if type(outcome) is Relayed:
-            size = len(outcome.result)
-        else:
-            word, is_error, _, size = summary_of(call, outcome)
-        facts, request, ended = _facts_of(call), call.request, self._ended
-        target = None
-        if facts[0] is None or facts[2] is None:  # no route, or no session
-            target = request.tool, request.method, call.host, call.door
-        ended.append((facts, target, word, is_error, _arguments_size(request), size, end))
-        if len(ended) >= BATCH:
+        if (
+            call.route is not self._route
+            or call.session is not self._session
+            or type(outcome) is not Relayed
+            or call.has_details
+        ):
+            self._note(call, outcome, end)
+            return outcome
+        at_server = call.answered - call.sent
+        own = end - call.started - at_server
+        arguments = len(call.request.params.get("arguments", b""))
+        new, received = self._new, len(outcome.result)
+        new.append((self._kind, end, at_server, own, arguments, received))
+        if len(new) >= BLOCK:
             self._count()
         return outcome
 
-    def _count(self) -> None:
-        ended, self._ended = self._ended, []
-        known: dict[tuple[Any, ...], _Names] = {}
-        add, number = self._stats.add, self._stats.calls
-        for facts, target, word, is_error, sent, received, end in ended:
-            route, view, session, started, connecting, at, answered, passed, *rest = facts
-            key = route, view, session, target
-            names = known.get(key)
-            if names is None:
-                names = known[key] = self._names(*key)
-            host, principal, door, toolbox, server, tool, is_configured, is_tool = names
-            waited = connecting > 0 or bool(passed)  # otherwise it went straight to its server
-            queue, at_server, own = _parts(started + connecting, at, answered, end, waited=waited)
-            number += 1
-            add(
-                RecentCall(
-                    number,
-                    end,
-                    host,
-                    principal,
-                    door,
-                    toolbox,
-                    server,
-                    tool,
-                    word,
-                    is_error,
-                    sent,
-                    received,
-                    queue,
-                    connecting,
-                    at_server,
-                    own,
-                    *rest,
-                ),
-                is_configured=is_configured,
-                is_tool=is_tool,
-            )
+    def _note(self, call: Call, outcome: CallOutcome, end: float) -> None:
+        """Note a call that has something to look at."""
+        word, is_error, _, received = summary_of(call, outcome)
+        kind = self._find_kind(call, word, is_error=is_error)
+        if type(outcome) is Relayed and not call.parent:
+            self._route, self._session, self._kind = call.route, call.session, kind
+        waited = call.connecting > 0 or bool(
+            call.passed
+        )  # otherwise it went straight to its server
+        ready = call.started + call.connecting
+        queue, at_server, own = _parts(ready, call.sent, call.answered, end, waited=waited)
+        if call.has_details:
+            self._details[len(self._new)] = queue, call.connecting, call.is_resent, call.record
+        size = _arguments_size(call.request)
+        self._new.append((kind, end, at_server, own, size, received))
+        if len(self._new) >= BLOCK:
+            self._count()
 
-    def _names(
-        self, route: Route | None, view: View, session: Any, target: _Target | None
-    ) -> _Names:
+    def _count(self) -> None:
+        new, self._new = self._new, []
+        if new:
+            details, self._details = self._details, {}
+            self._stats.count(self._ended.add(new, details))
+        self._route, self._session = _NOBODY, None  # they are not kept in memory by this
+
+    def _find_kind(self, call: Call, word: str, *, is_error: bool) -> CallKind:
         """What is shown of where calls came from and went to."""
-        if target is None and route is not None:
-            target = route.tool, route.method, session.host, session.door
-        assert target is not None  # noqa: S101 - for the type
-        tool, method, host, door = target
-        is_tool = method == TOOLS_CALL
-        return (
-            _cut(host[0]),
-            _cut(view.principal) or LOCAL,
-            door,
+        route, request = call.route, call.request
+        tool, is_tool = request.tool, request.method == TOOLS_CALL
+        names = CallNames(
+            _cut(call.host[0]),
+            _cut(call.view.principal) or LOCAL,
+            call.door,
             _cut(tool.toolbox),
             _cut(tool.server),
-            _cut(tool.tool if is_tool else method),
-            route is not None or self._gateway.snapshot.find(tool.address) is not None,
-            route is not None and is_tool,
+            _cut(tool.tool if is_tool else request.method),
+            word,
+            is_error,
+            call.parent,
         )
+        is_configured = route is not None or self._gateway.snapshot.find(tool.address) is not None
+        is_tool = is_tool and route is not None
+        kind = self._kinds.get(names)
+        if kind is None or (kind.is_configured, kind.is_tool) != (is_configured, is_tool):
+            if len(self._kinds) >= MOST_KINDS:
+                self._kinds.clear()
+            kind = self._kinds[names] = CallKind(
+                names, is_configured=is_configured, is_tool=is_tool
+            )
+        return kind
 
 
 def _parts(

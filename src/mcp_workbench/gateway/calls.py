@@ -54,16 +54,17 @@ class Call(ResponseHandler):
     connection: Connection | None = None
     number = 0  # of the request on that connection
     plain = False  # a result is delivered unchanged: no translation, no interceptor needs it
-    passed: tuple[Interceptor, ...] = ()  # that made it wait, and have let it pass
     approval: Approval | None = None  # a person's, if its tool needs one
     results_owner: object = None  # who may read on in a result that is cut; nobody: it is not cut
     explains = False  # the outcome may have hints for its reader
     session: Any = None  # of the host that sent it
-    parent = ""  # the script that made it
     sent = 0.0  # when it was sent last, by the monotonic clock; 0: never
     answered = 0.0  # when its server's answer was there, if somebody looks at it
+    has_details = False  # one of the next five is set; each look at a default takes time
+    passed: tuple[Interceptor, ...] = ()  # that made it wait, and have let it pass
     connecting = 0.0  # seconds that it has waited for its server to be ready
     is_resent = False
+    parent = ""  # the script that made it
     record = 0  # the number of its line in the audit
     pinned: Connection | None = None  # the only one on which it can be sent
     task_wish: TaskWish | None = None  # its server was asked to run it as a task
@@ -170,7 +171,7 @@ class Call(ResponseHandler):
             self.task.cancel()
             self.report(loss)
         elif not self.is_resent and self._may_send_again(loss):
-            self.is_resent = True
+            self.is_resent = self.has_details = True
             self.run(self.view.resend(self, loss), f"resend {self.request.tool}")
         else:
             self.report(loss)

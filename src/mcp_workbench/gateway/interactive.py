@@ -188,7 +188,7 @@ class InteractiveSession:
     ) -> Json:
         """The server's own result, after all its questions were answered; `parent` is the script that calls."""
         call = self._call(tool, arguments, on_progress)
-        call.parent = parent
+        call.parent, call.has_details = parent, True
         return await call.result()
 
     async def refuse(

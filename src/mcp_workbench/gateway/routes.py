@@ -231,6 +231,7 @@ async def _wait(call: Call, interceptor: Interceptor, wait: Wait) -> None:
             raise refusal.error
         if not interceptor.checks_again:
             call.passed += (interceptor,)
+            call.has_details = True
         await call.view.dispatch(call)
     except WorkbenchError as error:
         call.fail(error)

@@ -231,6 +231,7 @@ class View:
                 await self._prepare(call.request)
             finally:
                 call.connecting += time.monotonic() - since
+                call.has_details = True
             if self.start(call):
                 return
         tool = call.request.tool

@@ -119,7 +119,8 @@ class HostCall(Call):
                 return
             self.answered = monotonic()
             relayed = Relayed(result)
-            observe(route.recorders, self, relayed)
+            if route.recorders:
+                observe(route.recorders, self, relayed)
             self.session.reply(self.id, result)
             observe(route.observers, self, relayed)
         else:

@@ -245,6 +245,7 @@ class ScriptCall(HostCall):
     def __init__(self, script: ScriptRequest, request: CallRequest) -> None:
         super().__init__(script.session, script.id, request)
         self.parent = "" if script.script is None else script.script.id
+        self.has_details = True
         self._script = script
         self.approval_asked: Asked | None = None  # a person is asked whether it is sent
         self.rounds: InputRounds | None = None

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from mcp_workbench.core.ended_calls import MOST_KEPT
 from mcp_workbench.core.errors import InvalidCall, NotFound, WorkbenchError
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.reload import restart
@@ -19,7 +20,7 @@ from mcp_workbench.transport.json_text import is_utf8, too_deep
 from mcp_workbench.ui import page_edits
 from mcp_workbench.ui.page_arguments import arguments_of_call
 from mcp_workbench.ui.page_calls import MOST_SHOWN, try_tool
-from mcp_workbench.ui.page_events import PageEvents, PageStream
+from mcp_workbench.ui.page_events import PageEvents, PageStream, number_of
 from mcp_workbench.ui.page_hosts import connections
 from mcp_workbench.ui.page_locks import lock_changes
 from mcp_workbench.ui.page_numbers import BATCH, call_rows, numbers
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 32  # requests in progress
 FIELDS = 20  # of a query
-MOST_RECENT = 10_000  # calls of one answer
 
 Query = dict[str, str]
 T = TypeVar("T")
@@ -136,8 +136,8 @@ class PageApi:
         query = _query(copy(request))
         address = ServerAddress(query.get("toolbox", ""), query.get("server", ""))
         stream = PageStream(response, set(query.get("topics", "").split(",")), address)
-        last = request.headers.get(b"last-event-id", b"") or query.get("after", "").encode()
-        stream.call = int(last) if last.isdigit() and len(last) < 16 else 0
+        last = request.headers.get(b"last-event-id", b"").decode("latin-1")
+        stream.call = number_of(last or query.get("after", ""))
         if not self._events.add(stream):
             response.plain(BUSY)
 
@@ -199,8 +199,8 @@ class PageApi:
 
     async def _calls(self, query: Query) -> Any:
         meter = self.documents.gateway.meter
-        recent = meter.recent(_number(query, "after"), _number(query, "most", BATCH, MOST_RECENT))
-        return call_rows(recent, meter.calls)
+        most = _number(query, "most", BATCH, MOST_KEPT)
+        return call_rows(meter.since(_number(query, "after"), most), meter.calls)
 
     async def _arguments(self, query: Query) -> Any:
         gateway, number = self.documents.gateway, _number(query, "number")

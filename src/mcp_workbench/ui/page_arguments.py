@@ -14,7 +14,7 @@ from mcp_workbench.schema.document import printable
 from mcp_workbench.ui.page_sessions import now
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.call_stats import RecentCall
+    from mcp_workbench.core.ended_calls import RecentCall
     from mcp_workbench.gateway.workbench import Gateway
 
 MOST_TEXT = 4096  # characters; a line of the audit has no more
@@ -54,7 +54,7 @@ async def arguments_of_call(gateway: Gateway, number: int, ended: float) -> Call
 
 
 def _not_kept(gateway: Gateway, call: RecentCall) -> CallArguments:
-    spec = gateway.snapshot.find(ServerAddress(call.toolbox, call.server))
+    spec = gateway.snapshot.find(ServerAddress(call.names.toolbox, call.names.server))
     if spec is None:
         return CallArguments(reason="the audit keeps arguments of configured servers only")
     if spec.audit_arguments:

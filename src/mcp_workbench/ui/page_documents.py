@@ -18,7 +18,7 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, Std
 from mcp_workbench.gateway.remedies import cause, fix_of
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.ui.page_log import LogLine, ServerLog, StateChange, Timeline
-from mcp_workbench.ui.page_numbers import Minute, curve
+from mcp_workbench.ui.page_numbers import Curve, Minute
 from mcp_workbench.ui.page_sessions import now
 from mcp_workbench.ui.page_sign_ins import PageSignIn, PageSignIns, can_sign_in
 from mcp_workbench.ui.page_tools import NAME, Budget, KnownTools, ServerTools
@@ -132,6 +132,7 @@ class Documents:
         self.tools = KnownTools(gateway.view)
         self.timeline = Timeline()
         self.sign_ins = PageSignIns(gateway)
+        self._curve = Curve()
         self._fixes: dict[tuple[ServerAddress, str], Fix] = {}
 
     @property
@@ -140,19 +141,23 @@ class Documents:
 
     def observe_now(self) -> bool:
         """Note the states of all servers. Whether one has changed."""
+        return self._note(self._gateway.health())
+
+    def _note(self, health: list[ServerHealth]) -> bool:
         at, live = now(), self._live()
         changed = [
             self.timeline.note(one.address, _state(one, live[one.address]), one.reason, at)
-            for one in self._gateway.health()
+            for one in health
         ]
         return any(changed)
 
     async def home(self) -> Home:
         gateway = self._gateway
-        self.observe_now()
         known = await self.tools.read()
-        budget = await self.tools.budget()
-        servers = self.servers(known)
+        budget = await self.tools.budget(known)
+        health = self._gateway.health()
+        self._note(health)
+        servers = self._lines(health, known)
         snapshot = gateway.snapshot
         return Home(
             __version__,
@@ -165,15 +170,14 @@ class Documents:
             budget,
             sum(len(box.servers) for box in snapshot.toolboxes.values()) - len(known),
             gateway.warnings,
-            curve(gateway.meter.snapshot()),
+            self._curve.read(gateway.meter),
         )
 
-    def servers(self, known: dict[ServerAddress, ServerTools]) -> tuple[ServerLine, ...]:
+    def _lines(
+        self, health: list[ServerHealth], known: dict[ServerAddress, ServerTools]
+    ) -> tuple[ServerLine, ...]:
         live = self._live()
-        return tuple(
-            self._line(health, live[health.address], known.get(health.address))
-            for health in self._gateway.health()
-        )
+        return tuple(self._line(one, live[one.address], known.get(one.address)) for one in health)
 
     def _live(self) -> defaultdict[ServerAddress, list[Connection]]:
         live: defaultdict[ServerAddress, list[Connection]] = defaultdict(list)
@@ -237,9 +241,9 @@ class Documents:
     async def server(self, address: ServerAddress) -> ServerPage:
         """Everything about one server. Raises NotFound."""
         spec = self._gateway.view.spec(address)
-        self.observe_now()
         known = await self.tools.read()
         spec = self._gateway.view.spec(address)  # it may have been removed meanwhile
+        self.observe_now()
         live = self._live()[address]
         line = self._line(self._gateway.health_of(spec), live, known.get(address))
         page = ServerPage(

@@ -16,7 +16,7 @@ from mcp_workbench.transport.http.sse import COMMENT, event
 from mcp_workbench.transport.tasks import TaskScope
 from mcp_workbench.ui.page_documents import Documents
 from mcp_workbench.ui.page_log import ServerLog
-from mcp_workbench.ui.page_numbers import BATCH, call_rows
+from mcp_workbench.ui.page_numbers import BATCH, RUN, call_rows
 
 EVERY = pause(0.25)  # seconds between two messages of one topic
 WHOLE = 4  # of these until figures that always change are sent again
@@ -26,6 +26,12 @@ RETRY = 1000  # milliseconds until a browser connects again
 _HEADERS = b"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
 
 HOME, SERVER, CALLS = "home", "server", "calls"
+
+
+def number_of(last: str) -> int:
+    """The number of the last call that a page has got; 0 if that was of another process."""
+    run, _, number = last.partition(".")
+    return int(number) if run == str(RUN) and number.isdecimal() and len(number) < 16 else 0
 
 
 class PageStream:
@@ -44,7 +50,7 @@ class PageStream:
     def send(self, topic: str, document: Any) -> None:
         self.silent = 0
         data = msgspec.json.encode({"topic": topic, "data": document})
-        self.response.send(event(data, b"%d" % self.call))
+        self.response.send(event(data, b"%d.%d" % (RUN, self.call)))
 
 
 class PageEvents:
@@ -103,8 +109,7 @@ class PageEvents:
             self._end_streams()  # if something has failed: browsers come back
 
     async def _send(self, turn: int) -> None:
-        changed = self._documents.observe_now()
-        whole = changed or turn % WHOLE == 0
+        whole = turn % WHOLE == 0 or self._documents.observe_now()  # what is whole has observed
         new = any(HOME in stream.topics and not stream.home for stream in self._streams)
         home = b""
         if whole or new:
@@ -123,12 +128,12 @@ class PageEvents:
                 stream.response.send(COMMENT)
 
     def _send_calls(self, stream: PageStream) -> None:
-        """Send the calls since the last message, the newest first; very many are sent in part."""
+        """Send the calls since the last message; of very many, the newest."""
         meter = self._documents.gateway.meter
         if meter.calls == stream.call:
             return
         before, stream.call = stream.call, meter.calls
-        stream.send(CALLS, call_rows(meter.recent(before, BATCH), meter.calls))
+        stream.send(CALLS, call_rows(meter.since(before, BATCH), meter.calls))
 
     async def _send_server(
         self, stream: PageStream, address: ServerAddress, *, whole: bool

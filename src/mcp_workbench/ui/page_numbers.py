@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections import defaultdict
+from array import array
+from collections import defaultdict, deque
 from collections.abc import Iterable
 
 import msgspec
 
 from mcp_workbench.core.call_stats import (
+    SLOTS,
     CallSeries,
     Histogram,
-    RecentCall,
     StatsSnapshot,
+    TimelinePoint,
     ToolFigures,
     merged,
 )
+from mcp_workbench.core.ended_calls import FIELDS, CallBatch, CallNames, low_byte_first
+from mcp_workbench.gateway.call_meter import CallMeter
 from mcp_workbench.ui.page_sessions import now
 from mcp_workbench.ui.page_tools import ServerTools
 
-MINUTES = 60  # of the curve on the first view
 TOP = 25  # tools in a list
 UNUSED = 200  # tools in the list of those that were never used
-BATCH = 500  # calls of one message
+BATCH = 2500  # calls of one message
+RUN = int.from_bytes(os.urandom(6))
 
 
 class CallRows(msgspec.Struct, frozen=True):
-    """Calls, as they were measured: at many calls per second, every object that is made for one counts.
+    """Calls in the order in which they ended, as they were measured: nothing is made for a single one.
 
     Names may be anything: a call that is refused can name what does not exist.
     """
 
-    rows: tuple[RecentCall, ...]  # lists, in JSON; times are in seconds
-    total: int  # the number of the last call
+    run: int  # the process: another one counts calls from the beginning
+    first: int  # the number of the first call
+    total: int  # that of the last call that was measured
     offset: float  # from the clock of `ended` to the time of day
-    fields: tuple[str, ...] = RecentCall.__struct_fields__
+    names: tuple[CallNames, ...]
+    kinds: bytes  # of each call the index of its names, in two bytes, the lower one first
+    fields: tuple[str, ...]  # numbers of calls; those that are 0 for all of them are left out
+    numbers: bytes  # of each field, those of all calls: doubles
+    name_fields: tuple[str, ...] = CallNames.__struct_fields__
 
 
 class Quantiles(msgspec.Struct, frozen=True):
@@ -92,9 +102,27 @@ class Numbers(msgspec.Struct, frozen=True, rename="camel"):
     curve: list[Minute]
 
 
-def call_rows(calls: Iterable[RecentCall], total: int) -> CallRows:
-    """Calls, in the order in which they are given."""
-    return CallRows(tuple(calls), total, now() - time.monotonic())
+def call_rows(calls: CallBatch, total: int) -> CallRows:
+    """Calls, for the page."""
+    order = tuple(dict.fromkeys(calls.kinds))
+    index = {kind: place for place, kind in enumerate(order)}
+    places = array("H", map(index.__getitem__, calls.kinds))
+    names = tuple(kind.names for kind in order)
+    columns = {
+        name: column for name, column in zip(FIELDS, calls.columns, strict=True) if any(column)
+    }
+    columns.pop("record", None)  # of the audit; the page has no use for it
+    numbers = b"".join(low_byte_first(array("d", column)) for column in columns.values())
+    return CallRows(
+        RUN,
+        calls.first,
+        total,
+        now() - time.monotonic(),
+        names,
+        low_byte_first(places),
+        tuple(columns),
+        numbers,
+    )
 
 
 def numbers(stats: StatsSnapshot, tools: Iterable[ServerTools]) -> Numbers:
@@ -125,13 +153,29 @@ def numbers(stats: StatsSnapshot, tools: Iterable[ServerTools]) -> Numbers:
         [_count(one) for one in sorted(stats.tools, key=lambda one: -one.calls)[:TOP]],
         unused[:UNUSED],
         len(unused),
-        curve(stats),
+        curve(stats.timeline),
     )
 
 
-def curve(stats: StatsSnapshot) -> list[Minute]:
+def curve(points: Iterable[TimelinePoint]) -> list[Minute]:
     offset = now() - time.monotonic()
-    return [Minute(round(p.at + offset), p.calls, p.errors) for p in stats.timeline]
+    return [Minute(round(p.at + offset), p.calls, p.errors) for p in points]
+
+
+class Curve:
+    """The curve of the first view, which is shown every second: what is over is not made again."""
+
+    def __init__(self) -> None:
+        self._over: deque[Minute] = deque(maxlen=SLOTS)
+        self._last = -1.0  # where the last of these is
+
+    def read(self, meter: CallMeter) -> list[Minute]:
+        points = meter.timeline(self._last)
+        shown = curve(points)
+        if len(points) > 1:
+            self._over += shown[:-1]
+            self._last = points[-2].at
+        return [*self._over, *shown[-1:]][-SLOTS:]
 
 
 def _servers(series: Iterable[CallSeries]) -> list[MeasuredServer]:

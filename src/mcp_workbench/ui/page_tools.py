@@ -91,8 +91,7 @@ class KnownTools:
             self._servers = {a: self._servers[a] for a in scope.known}
             return self._servers
 
-    async def budget(self) -> Budget:
-        servers = await self.read()
+    async def budget(self, servers: dict[ServerAddress, ServerTools]) -> Budget:
         direct = sum(one.tokens for one in servers.values())
         snapshot = self._view.snapshot
         if self._menu[0] is not snapshot:

@@ -11,9 +11,15 @@ export class Refused extends Error {
 }
 
 async function answer(response) {
-  const body = await response.json().catch(() => null);
+  let body = null;
+  try { body = JSON.parse(await response.text(), whole); } catch { /* no answer of the workbench */ }
   if (!response.ok) throw new Refused(body, response.status);
   return body;
+}
+
+// A whole number with more digits than a number has here is shown as it was written, in browsers that can.
+function whole(key, value, context) {
+  return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) && JSON.rawJSON ? JSON.rawJSON(context.source) : value;
 }
 
 export async function api(path, query = {}) {
@@ -331,10 +337,12 @@ function Home() {
   if (it === null) return html`<p class="boot">Connecting to the workbench …</p>`;
   const ill = attention.value;
   const unknown = it.servers.filter(one => one.state === "asleep" && one.tools === null).length;
+  const [mood, icon] = ill.length ? ["bad", "cross"] : it.servers.some(one => one.state === "starting") ? ["busy", "start"]
+    : it.servers.every(one => one.state === "asleep") ? ["rest", "moon"] : ["good", "tick"];
   return html`
     <div class="title">
-      <h1 class=${ill.length ? "bad" : it.servers.every(one => one.state === "asleep") ? "rest" : "good"}>
-        <span class="lead"><${Icon} name=${ill.length ? "cross" : it.servers.every(one => one.state === "asleep") ? "moon" : "tick"} />
+      <h1 class=${mood}>
+        <span class="lead"><${Icon} name=${icon} />
           ${headline(it, ill)}</span>
         ${it.servers.some(one => one.state === "asleep") && html`<${StartAll} />`}
       </h1>
@@ -369,6 +377,8 @@ function headline(it, ill) {
   const asleep = it.servers.filter(one => one.state === "asleep").length;
   if (!all) return "No server is configured yet";
   if (ill.length) return `${ill.length} of ${plural(all, "server")} ${ill.length === 1 ? "needs" : "need"} attention`;
+  const starting = it.servers.filter(one => one.state === "starting").length;
+  if (starting) return all === 1 ? "The server is starting" : `${starting} of ${all} servers ${starting === 1 ? "is" : "are"} starting`;
   if (asleep === all) return all === 1 ? "The server is not started yet" : `None of ${all} servers is started yet`;
   if (asleep) return `${plural(all - asleep, "server")} ready, ${asleep} idle`;
   return all === 1 ? "The server is fine" : `All ${all} servers are fine`;

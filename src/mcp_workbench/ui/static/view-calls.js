@@ -15,23 +15,24 @@ export default function Calls() {
   const [kind, only] = useState("all");
   const [paused, pause] = useState(false);
   const [chosen, choose] = useState(null);
+  const [fresh, count] = useState(0); // calls that wait while the list is held
   const waiting = useRef([]);
   const held = useRef(false);
   useEffect(() => {
-    let last = 0;
-    api("calls", {most: MOST}).then(found => { last = found.total; set(named(found)); start(); }, fail);
+    let last = "";
+    api("calls", {most: MOST}).then(found => { last = `${found.run}.${found.total}`; set(named(found)); start(); }, fail);
     let end = () => {};
     const start = () => { end = follow("calls", {after: last}, take); };
     function take(message) {
       const rows = named(message);
-      if (held.current) { waiting.current = [...rows, ...waiting.current].slice(0, MOST); return; }
+      if (held.current) { waiting.current = [...rows, ...waiting.current].slice(0, MOST); count(waiting.current.length); return; }
       set(before => merged(rows, before));
     }
     return () => end();
   }, []);
   function hold() {
     held.current = !paused;
-    if (paused) { const rows = waiting.current; waiting.current = []; set(before => merged(rows, before)); }
+    if (paused) { const rows = waiting.current; waiting.current = []; count(0); set(before => merged(rows, before)); }
     pause(!paused);
   }
   if (error) return html`<${Problem} text=${error.message} />`;
@@ -45,29 +46,39 @@ export default function Calls() {
       <label class="search"><${Icon} name="search" /><input type="search" value=${words} onInput=${event => filter(event.target.value)} placeholder="Tool, server, host or outcome (press /)" aria-label="Filter calls" /></label>
       <label>Show <select value=${kind} onChange=${event => only(event.target.value)}><option value="all">all</option><option value="errors">errors</option><option value="slow">slower than 1 s</option></select></label>
       <button type="button" aria-pressed=${paused} onClick=${hold}>${paused ? "Go on" : "Pause"}</button>
-      <span class="faint" role="status">${plural(rows.length, "call")}${paused && waiting.current.length ? `, ${waiting.current.length} new` : ""}</span>
+      <span class="faint" role="status">${plural(rows.length, "call")}${fresh ? `, ${number(fresh)} new` : ""}</span>
     </div>
     ${calls === null ? html`<p class="boot">Loading …</p>` : !rows.length ? html`<${Empty} icon="list" title=${calls.length ? "No call fits" : "No call yet"} text=${calls.length ? "Other words, or all calls, may show more." : "Calls of hosts appear here as they end."} />` : html`<${Rows} rows=${rows} chosen=${chosen} choose=${choose} />`}
     ${chosen && html`<${Detail} it=${chosen} close=${() => choose(null)} />`}`;
 }
 
-// Calls arrive as lists; names of fields come with them. Times become milliseconds.
-function named({rows, fields, offset}) {
-  const at = Object.fromEntries(fields.map((name, index) => [name, index]));
-  const milliseconds = (row, name) => row[at[name]] * 1000;
-  return rows.map(row => {
-    const [queue, start, upstream, us] = ["queue", "start", "at_server", "workbench"].map(name => milliseconds(row, name));
+// Numbers of calls arrive as doubles, names once for all calls that share them. Times become milliseconds.
+function named({run, first, offset, names, kinds, numbers, fields, name_fields}) {
+  const [at, by] = [fields, name_fields].map(words => Object.fromEntries(words.map((name, index) => [name, index])));
+  const table = new Float64Array(decoded(numbers)), kind = new Uint16Array(decoded(kinds));
+  return Array.from(kind, (place, index) => {
+    const value = name => name in at ? table[at[name] * kind.length + index] : 0, text = name => names[place][by[name]];
+    const [queue, start, upstream, us] = ["queue", "start", "at_server", "workbench"].map(name => value(name) * 1000);
     return {
-      number: row[at.number], ended: row[at.ended], time: row[at.ended] + offset, host: row[at.host], door: row[at.door], toolbox: row[at.toolbox], server: row[at.server],
-      tool: row[at.tool], outcome: row[at.outcome], isError: row[at.is_error], sent: row[at.arguments_bytes], received: row[at.result_bytes],
-      isResent: row[at.is_resent], queue, start, upstream, us, total: queue + start + upstream + us,
+      run, number: first + index, ended: value("ended"), time: value("ended") + offset, host: text("host"), door: text("door"), toolbox: text("toolbox"), server: text("server"),
+      tool: text("tool"), outcome: text("outcome"), isError: text("is_error"), sent: value("arguments_bytes"), received: value("result_bytes"),
+      isResent: value("is_resent") > 0, queue, start, upstream, us, total: queue + start + upstream + us,
     };
-  });
+  }).reverse();
 }
 
+function decoded(text) {
+  return Uint8Array.from(atob(text), one => one.charCodeAt(0)).buffer;
+}
+
+// After a restart of the workbench the numbers begin again: they say nothing about the calls from before.
 function merged(rows, before) {
-  const last = before?.[0]?.number ?? 0;
-  return [...rows.filter(one => one.number > last), ...(before ?? [])].slice(0, MOST);
+  const newest = before?.[0];
+  return [...rows.filter(one => one.run !== newest?.run || one.number > newest.number), ...(before ?? [])].slice(0, MOST);
+}
+
+function same(one, other) {
+  return one.number === other?.number && one.run === other.run;
 }
 
 function Rows({rows, chosen, choose}) {
@@ -81,7 +92,7 @@ function Rows({rows, chosen, choose}) {
     const step = {ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10}[event.key];
     if (!step) return;
     event.preventDefault();
-    const index = rows.findIndex(one => one.number === chosen?.number);
+    const index = rows.findIndex(one => same(one, chosen));
     const next = Math.min(Math.max(index + step, 0), rows.length - 1);
     choose(rows[next]);
     const top = next * ROW;
@@ -93,7 +104,7 @@ function Rows({rows, chosen, choose}) {
       <thead><tr><th class="w1">Time</th><th class="w2">Outcome</th><th>Tool</th><th class="w4">Host</th><th class="n w3">Took</th><th class="w2">Where</th></tr></thead>
       <tbody>
         ${first > 0 && html`<tr class="gap" aria-hidden="true"><td colspan="6" style=${{height: `${first * ROW}px`}}></td></tr>`}
-        ${rows.slice(first, end).map(one => html`<tr key=${one.number} class=${one.number === chosen?.number ? "chosen" : ""} onClick=${() => choose(one)}>
+        ${rows.slice(first, end).map(one => html`<tr key=${`${one.run}.${one.number}`} class=${same(one, chosen) ? "chosen" : ""} onClick=${() => choose(one)}>
           <td class="faint">${clock(one.time)}</td>
           <td><span class="state ${one.isError ? "bad" : "good"}"><${Icon} name=${one.isError ? "cross" : "tick"} /> ${one.outcome}</span></td>
           <td title=${`${one.toolbox}/${one.server}/${one.tool}`}><span class="faint">${one.toolbox}/${one.server}/</span>${one.tool}</td>
@@ -119,7 +130,7 @@ function Detail({it, close}) {
       <dt>Ended</dt><dd>${clock(it.time)}</dd>
       <dt>From</dt><dd>${it.host || "a host without a name"} (${it.door})</dd>
       <dt>Size</dt><dd>${bytes(it.sent)} sent, ${bytes(it.received)} received</dd>
-      <dt>Arguments</dt><dd><${Arguments} key=${it.number} number=${it.number} ended=${it.ended} /></dd>
+      <dt>Arguments</dt><dd><${Arguments} key=${`${it.run}.${it.number}`} number=${it.number} ended=${it.ended} /></dd>
     </dl>
     <p><a href=${to("try", it.toolbox, it.server, it.tool)}>Try this tool</a> · <a href=${to("server", it.toolbox, it.server)}>Its server</a></p>
   </section>`;

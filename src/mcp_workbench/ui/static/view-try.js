@@ -74,7 +74,7 @@ function Tool({toolbox, server, tool}) {
   if (error) return html`<${Problem} text=${error.message} hint=${error.hint} />`;
   if (!it) return html`<p class="boot">Loading …</p>`;
   const schema = it.inputSchema ?? {};
-  const compact = wrong ? "{}" : JSON.stringify(JSON.parse(text));
+  const compact = wrong ? "{}" : onOneLine(text);
   return html`<section aria-label="The tool">
     <h2 class="mono">${toolbox}/${server}/${tool}</h2>
     ${typeof it.description === "string" && html`<details open=${it.description.length < 300}><summary class="faint">Description, by the server</summary><pre>${it.description.slice(0, LONGEST)}</pre></details>`}
@@ -88,6 +88,11 @@ function Tool({toolbox, server, tool}) {
     <p><${Copy} text=${command("call", `${toolbox}/${server}/${tool}`, "--input", compact)} label="the same as a command" /></p>
     ${result && html`<${Result} it=${result} />`}
   </section>`;
+}
+
+// Numbers stay as they were typed.
+function onOneLine(text) {
+  return text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, (_, word) => word ?? "");
 }
 
 function Result({it}) {
