@@ -465,7 +465,7 @@ def test_the_page_lists_every_outcome() -> None:
     others = {
         "invalid_config", "log_unusable", "port_refused", "tour_failed", "daemon_failed",
         "unknown_result", "registry_failed", "script_failed", "scripts_unavailable", "lock_unusable",
-        "not_approved", "engine_away",
+        "not_approved", "engine_away", "cluster_refused",
     }  # fmt: skip
     codes = set(_error_codes())
     assert others < codes
