@@ -164,21 +164,27 @@ class RawHost:
 
     async def _answer(self, message: Json, heard: OnEvent) -> tuple[int, bytes] | None:
         """Status and body; None if there is no answer, and why is counted."""
-        head = self._head(self.session)
+        head, about = self._head(self.session), str(message["params"])[:100]
+        broken = self.outcomes["broken"]
+        answer = await self._sent(head, _bytes(message), heard, about)
+        if self.outcomes["broken"] > broken or (answer and answer[0] == BAD_GATEWAY):
+            await self._cancel(message["id"])
+        return answer
+
+    async def _sent(
+        self, head: bytes, body: bytes, heard: OnEvent, about: str
+    ) -> tuple[int, bytes] | None:
         try:
             async with asyncio.timeout(CALL_TIME):
-                status, _, body = await self._connection.request(head, _bytes(message), heard)
+                status, _, answer = await self._connection.request(head, body, heard)
         except Broken as error:
             self._count("broken", str(error))
-            await self._cancel(message["id"])
             return None
         except TimeoutError:
             self._connection.close()
-            self._count("hangs", str(message["params"])[:100])
+            self._count("hangs", about)
             return None
-        if status == BAD_GATEWAY:
-            await self._cancel(message["id"])
-        return status, body
+        return status, answer
 
     async def _cancel(self, id: Any) -> None:
         """Give up a call whose stream broke: without that it goes on, and its question stays open."""
@@ -204,7 +210,7 @@ class RawHost:
 
     def _count(self, outcome: str, detail: str = "") -> None:
         self.outcomes[outcome] += 1
-        if outcome not in ("ok", "lost") and len(self.strange) < 20:
+        if outcome != "ok" and len(self.strange) < 20:
             self.strange.append(f"{outcome}: {detail}")
 
     def judge(self, text: Any, *, right: bool) -> None:
@@ -281,6 +287,10 @@ class RawHost:
     def close(self) -> None:
         self._connection.close()
         self._beside.close()
+
+    def number_from(self, number: int) -> None:
+        """Several hosts of one session need different ids."""
+        self._ids = number
 
     def move_to(self, port: int) -> None:
         """Send everything from now on to another replica."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.proxies import Proxy, proxy_to
 from tests.kit.config import program_entry, quick_entry
 from tests.kit.servers import ASKER, FIXTURE
 from tests.kit.valkey import Valkey, free_port, valkey
@@ -34,7 +35,13 @@ def configuration(**more: Any) -> dict[str, Any]:
     servers = {"one": one, "asker": asker, "quick": quick_entry("quick")}
     servers["own"] = {**one, "scope": "session"}
     return {
-        "cluster": {"url": "${CLUSTER_URL}", "key": "${CLUSTER_KEY}"},
+        "cluster": {
+            "url": "${CLUSTER_URL}",
+            "key": "${CLUSTER_KEY}",
+            "listen": "${CLUSTER_LISTEN:-127.0.0.1:0}",
+            "advertise": "${CLUSTER_ADVERTISE:-}",
+            "name": "${CLUSTER_NAME:-replicas}",
+        },
         "http": {
             "tokens": {name: {"token": f"${{{name.upper()}}}"} for name in TOKENS},
             "allowedHosts": ["127.0.0.1"],
@@ -51,22 +58,27 @@ class ReplicaProcess:
     def __init__(self, folder: Path, config: Path, environ: dict[str, str], port: int = 0) -> None:
         self.folder = folder
         self.port = port or free_port()
-        self._config = config
-        self._environ = environ
+        self.config = config
+        self.environ = environ
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / f"replica-{self.port}.log"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(self._config)]
+        command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--http", f"127.0.0.1:{self.port}"],
-                env=self._environ,
+                env=self.environ,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+
+    def refused(self) -> str:
+        """What it says when it ends without having served."""
+        assert self.wait(START) != 0
+        return self.log.read_text()
 
     def ready(self) -> None:
         end = time.monotonic() + START
@@ -117,14 +129,24 @@ class ReplicaProcess:
 class Cluster:
     """Replicas, their engine, and a balancer if there is one here."""
 
-    def __init__(self, folder: Path, engine: Valkey, config: dict[str, Any], count: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        engine: Valkey,
+        config: dict[str, Any],
+        count: int,
+        proxy: Proxy | None = None,
+    ) -> None:
         self.folder = folder
+        self._proxy = proxy
         self.engine = engine
         path = folder / "workbench-config.json"
         path.write_text(json.dumps(config), "utf-8")
         path.chmod(0o600)
         self._environ = {k: v for k, v in os.environ.items() if not k.startswith("MCP_WORKBENCH_")}
         self._environ |= {"CLUSTER_URL": engine.url, "CLUSTER_KEY": KEY, "HOME": str(folder)}
+        if proxy is not None:
+            self._environ["CLUSTER_URL"] = f"valkey://127.0.0.1:{proxy.port}"
         self._environ |= {name.upper(): token for name, token in TOKENS.items()}
         # As on machines of their own: they share no state folder.
         homes = [{"MCP_WORKBENCH_HOME": str(folder / f"state {i}")} for i in range(count)]
@@ -136,10 +158,17 @@ class Cluster:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.balancer_port}/mcp"
 
-    def start(self, *, balanced: bool) -> None:
-        for replica in self.replicas:
+    @property
+    def proxy(self) -> Proxy:
+        """Between the replicas and the engine."""
+        assert self._proxy is not None
+        return self._proxy
+
+    def start(self, *, balanced: bool, later: int = 0) -> None:
+        first = self.replicas[: len(self.replicas) - later]
+        for replica in first:
             replica.start()
-        for replica in self.replicas:
+        for replica in first:
             replica.ready()
         if balanced:
             self._start_balancer()
@@ -180,6 +209,7 @@ defaults
   timeout server 120s
   timeout tunnel 1h
   timeout check 2s
+  option abortonclose
   option redispatch 1
   retries 3
   retry-on conn-failure
@@ -240,15 +270,21 @@ def haproxy_program() -> str | None:
 
 @contextlib.contextmanager
 def cluster(
-    folder: Path, count: int = 3, *, balanced: bool = False, **more: Any
+    folder: Path,
+    count: int = 3,
+    *,
+    balanced: bool = False,
+    later: int = 0,
+    proxied: bool = False,
+    **more: Any,
 ) -> Generator[Cluster]:
-    """Replicas for the length of the block."""
+    """Replicas for the length of the block; `later`: so many of them the scene starts itself."""
     engine_folder = folder / "engine"
     engine_folder.mkdir()
-    with valkey(engine_folder) as engine:
-        running = Cluster(folder, engine, configuration(**more), count)
-        try:
-            running.start(balanced=balanced)
-            yield running
-        finally:
-            running.stop()
+    with contextlib.ExitStack() as stack:
+        engine = stack.enter_context(valkey(engine_folder))
+        proxy = stack.enter_context(proxy_to(engine.port)) if proxied else None
+        running = Cluster(folder, engine, configuration(**more), count, proxy)
+        stack.callback(running.stop)
+        running.start(balanced=balanced, later=later)
+        yield running

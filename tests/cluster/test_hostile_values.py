@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_workbench.cluster.census import member_name, read_census
 from mcp_workbench.cluster.forwarding import MOST_HOPS, read_request
 from mcp_workbench.cluster.keys import ValueSeal, derive
 from mcp_workbench.cluster.link import AcceptedLink, ConnectingLink, LinkBroken
@@ -22,6 +23,7 @@ from mcp_workbench.cluster.records import (
     session_name,
     write_record,
 )
+from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.cluster.shared_credentials import SharedCredential
 from mcp_workbench.cluster.shared_results import ResultRecord
 from mcp_workbench.upstream.oauth.store import LARGEST
@@ -43,6 +45,35 @@ def test_a_value_that_no_replica_wrote_does_not_exist(value: bytes) -> None:
     assert request is None or 0 < request.hops <= MOST_HOPS
     attach = read_attach(ATTACH + value)
     assert attach is None or isinstance(attach.server, str)
+
+
+REPLY = st.recursive(
+    st.none() | st.integers() | st.binary(max_size=40) | st.sampled_from([b"9" * 5000, b"1", b""]),
+    lambda inner: st.lists(inner, max_size=7),
+    max_leaves=12,
+)
+
+
+@given(REPLY)
+def test_any_reply_tells_who_lives_or_is_an_error(reply: object) -> None:
+    try:
+        census = read_census(reply, ValueSeal(KEY))
+    except EngineError:
+        return
+    assert census.members == {}
+
+
+def test_a_replica_with_another_key_is_counted_and_not_believed() -> None:
+    member = write_record(ReplicaAddress(ID, "127.0.0.1", 1))
+    own = ValueSeal(KEY).close(member_name(ID), member)
+    foreign = ValueSeal(KEY[::-1]).close(member_name(OTHER), member)
+    time_and_members = [b"1790000000", b"5", ID.encode(), own, OTHER.encode(), foreign]
+
+    census = read_census(time_and_members, ValueSeal(KEY))
+
+    assert list(census.members) == [ID]
+    assert census.strangers == 1
+    assert read_census([*time_and_members, OTHER.encode(), own], ValueSeal(KEY)).strangers == 2
 
 
 @given(st.integers(0, 200), st.integers(1, 255))

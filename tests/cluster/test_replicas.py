@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.cluster.ownership import BEAT
+from tests.cluster.modern_hosts import ModernHost
 from tests.cluster.raw_hosts import RawHost, hosts_at, strange, summed
 from tests.cluster.scenes import TOKENS, Cluster, cluster
 from tests.kit.results import MODERN
@@ -23,6 +24,7 @@ from tests.kit.results import MODERN
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
 
 CALLS = int(os.environ.get("CALLS", "1000"))
+MODERN_HOSTS = 4  # of each principal
 HOSTS = max(6, min(60, CALLS // 30))
 GONE = ("http 404", "http 503", "wrong", "wrong id", "hangs", "error")
 
@@ -31,8 +33,18 @@ Meanwhile = Callable[[], Awaitable[None]]
 
 
 async def with_hosts(running: Cluster, scene: Scene) -> None:
+    """Hosts of both eras and both principals; a port has few places for questions of modern ones."""
+    modern = [
+        ModernHost(running.balancer_port, f"m{number}", name)
+        for number in range(MODERN_HOSTS)
+        for name in TOKENS
+    ]
     async with hosts_at(running.balancer_port, HOSTS) as hosts:
-        await scene(running, hosts)
+        try:
+            await scene(running, [*hosts, *modern])
+        finally:
+            for host in modern:
+                host.close()
 
 
 async def load(
@@ -41,13 +53,13 @@ async def load(
     """These hosts call all at once, each one call after the other, while something happens."""
     each = calls // len(hosts)
 
-    async def one(host: RawHost) -> None:
-        for number in range(each):
+    async def one(host: RawHost, first: int) -> None:
+        for number in range(first, first + each):
             await (host.any(number) if every else host.echo())
 
     async with asyncio.TaskGroup() as tasks:
-        for host in hosts:
-            tasks.create_task(one(host))
+        for first, host in enumerate(hosts):  # each begins with another kind of call
+            tasks.create_task(one(host, first))
         if meanwhile is not None:
             tasks.create_task(_soon(meanwhile))
     return summed(hosts)
@@ -69,6 +81,7 @@ def test_every_replica_answers_every_call(tmp_path: Path) -> None:
         total = await load(hosts, CALLS)
         report("round robin", total, time.monotonic() - began)
         assert set(total) == {"ok"}, (total, strange(hosts))
+        assert all(host.asked and host.notices for host in hosts)
         assert [await host.end() for host in hosts] == [200] * len(hosts)
 
     with cluster(tmp_path, balanced=True) as running:
@@ -223,6 +236,51 @@ def test_a_replica_that_was_stopped_does_not_answer_for_what_others_have_adopted
         asyncio.run(scene(running))
 
 
+def test_as_many_sessions_as_calls_outlive_a_replica(tmp_path: Path) -> None:
+    """Opened through the balancer, called once, and once more after a replica has handed its own over."""
+
+    async def scene(running: Cluster) -> None:
+        opened = [await sessions_at(running.balancer_port, some) for some in portions(CALLS)]
+        sessions = [session for some in opened for session in some]
+        before = await called_once(running.balancer_port, sessions)
+        running.replicas[0].signal(signal.SIGTERM)
+        during = await called_once(running.balancer_port, sessions)
+        assert await asyncio.to_thread(running.replicas[0].wait) == 0
+        after = await called_once(running.balancer_port, sessions)
+        print(f"\n{len(sessions)} sessions: {before}, {during}, {after}", flush=True)
+        assert before == during == after == {"ok": CALLS}
+
+    with cluster(tmp_path, balanced=True) as running:
+        asyncio.run(scene(running))
+
+
+def portions(count: int) -> list[int]:
+    """Hosts that are open at the same time: a port takes two thousand connections."""
+    return [min(500, count - at) for at in range(0, count, 500)]
+
+
+async def sessions_at(port: int, count: int) -> list[tuple[str, str]]:
+    """Principals and sessions whose hosts have disconnected."""
+    async with hosts_at(port, count) as hosts:
+        return [(host.principal, host.session) for host in hosts]
+
+
+async def called_once(port: int, sessions: list[tuple[str, str]]) -> Counter[str]:
+    """What becomes of one call in each session, from a few hosts at once."""
+    hosts = [RawHost(port, f"h{number}", "alice") for number in range(20)]
+
+    async def one(number: int, host: RawHost) -> None:
+        for host.principal, host.session in sessions[number :: len(hosts)]:
+            await host.echo()
+
+    async with asyncio.TaskGroup() as tasks:
+        for number, host in enumerate(hosts):
+            tasks.create_task(one(number, host))
+    for host in hosts:
+        host.close()
+    return summed(hosts)
+
+
 SDK1 = Path(__file__).parents[2] / ".venv-sdk1" / "bin" / "python"
 
 
@@ -233,7 +291,7 @@ def test_hosts_of_the_sdks_notice_nothing(tmp_path: Path, sdk: str) -> None:
         pytest.skip(".venv-sdk1 is missing: make peers prepares it")
     python = str(SDK1) if version == "v1" else sys.executable
     program = str(Path(__file__).with_name(f"load_{version}.py"))
-    calls = 60
+    calls = max(60, CALLS // 40)
     with cluster(tmp_path, balanced=True) as running:
         hosts = [
             subprocess.Popen(
@@ -246,7 +304,7 @@ def test_hosts_of_the_sdks_notice_nothing(tmp_path: Path, sdk: str) -> None:
             for name, token in TOKENS.items()
         ]
         for host in hosts:
-            out, err = host.communicate(timeout=120)
+            out, err = host.communicate(timeout=300)
             assert host.returncode == 0, err.decode()[-3000:]
             seen = json.loads(out)
             print(sdk, seen, flush=True)

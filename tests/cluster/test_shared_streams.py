@@ -92,7 +92,10 @@ def test_streams_resume_after_their_owner_was_killed(tmp_path: Path) -> None:
 def test_a_stream_is_followed_while_its_replica_hands_over(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    with cluster(tmp_path, 2, **configuration()) as running:
+    with cluster(tmp_path, 2, later=2, **configuration()) as running:
+        for replica in reversed(running.replicas):  # the second may not have heard of the first
+            replica.start()
+            replica.ready()
         host = StreamHost(running, 0)
         open_toolbox(host, 2, "dev")
         with host.stream(progress(10, n=1, gate=str(gate), seconds=60)) as stream:

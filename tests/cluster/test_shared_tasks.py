@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.blocking_hosts import hosts_of
-from tests.cluster.scenes import Cluster, ReplicaProcess, cluster
+from tests.cluster.blocking_hosts import Stream, hosts_of
+from tests.cluster.scenes import TOKENS, Cluster, ReplicaProcess, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE
-from tests.kit.results import use_tool
+from tests.kit.http_host import ACCEPT, modern_headers, rpc
+from tests.kit.results import Message, enveloped, use_tool
 from tests.kit.valkey import free_port
 from tests.tasks.scenes import HAS_TASKS, LEGACY, META, TERMINAL, tasks_entry
 
@@ -84,8 +87,8 @@ def check_tasks(running: Cluster) -> None:
         maker, other, stranger = hosts.modern(0), hosts.modern(1), hosts.modern(1, "bob")
         near = create(maker, "near", "slow_compute", LONG)
         away = create(maker, "far", "dev__jobs__slow_compute", LONG)
-        wait_for(other, near, "working")  # once the replicas know each other, it is passed on
-        assert status(other, away) == "working"
+        assert status(other, near) == status(other, away) == "working"
+        assert acknowledged(running, 1, near) == [near]
         assert status(stranger, near) == status(stranger, away) == "Unknown task"
         short = create(maker, "near", "slow_compute", {"seconds": 0.1})
         ended = wait_for(other, short, *TERMINAL)
@@ -100,6 +103,23 @@ def check_tasks(running: Cluster) -> None:
         assert "the replica that ran this server has ended" in failed["error"]["message"]
         assert "may have run" in failed["error"]["message"]
         assert status(stranger, near) == status(stranger, away) == "Unknown task"
+
+
+def acknowledged(running: Cluster, replica: int, task: str) -> list[str]:
+    """The tasks of whose changes a replica notifies alice, if she wants to hear of this one."""
+    params: Message = {"notifications": {"taskIds": [task]}, **DECLARED}
+    headers = {
+        "content-type": "application/json",
+        "accept": ACCEPT,
+        "authorization": f"Bearer {TOKENS['alice']}",
+        **modern_headers("subscriptions/listen", params),
+    }
+    connection = HTTPConnection("127.0.0.1", running.replicas[replica].port, timeout=PATIENCE)
+    with closing(connection):
+        body = rpc("subscriptions/listen", enveloped(params), 9)
+        connection.request("POST", "/mcp", body, headers)
+        message = next(Stream(connection.getresponse()).messages())
+    return message["params"]["notifications"].get("taskIds", [])
 
 
 def test_a_list_of_tasks_has_those_of_killed_replicas(tmp_path: Path) -> None:

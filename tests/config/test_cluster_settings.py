@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from mcp_workbench.config.cluster_settings import ClusterConfig, EngineAddress, 
 from mcp_workbench.config.json_schema import json_schema
 from mcp_workbench.core.errors import ConfigError
 from tests.config.scenes import load, problems
-from tests.kit.command import run_command
-from tests.kit.config import write_config
+from tests.kit.command import run_command, serving, stopped
+from tests.kit.config import config_file, write_config
+from tests.kit.processes import unmeasured
 from tests.kit.servers import FIXTURE
 from tests.kit.valkey import free_port, valkey
 
@@ -22,6 +25,18 @@ KEY = "0123456789abcdef0123456789abcdef"
 ENVIRON = {"CLUSTER_KEY": KEY, "PASSWORD": "se cret"}
 SERVER = {"command": sys.executable, "args": ["-E", "-S", FIXTURE]}
 BOTH: dict[str, Any] = {"url": "valkey://127.0.0.1", "key": "${CLUSTER_KEY}"}
+
+
+TELL = """
+import atexit, os, sys
+def tell():
+    ours = [n for n in sys.modules if n.startswith(("mcp_workbench.cluster", "cryptography"))]
+    os.write(2, b"LOADED %b" % str(ours).encode())
+atexit.register(tell)
+from mcp_workbench.cli.main import main
+sys.argv = ["mcp-workbench", *sys.argv[1:]]
+main()
+"""
 
 
 def file(**cluster: Any) -> dict[str, Any]:
@@ -44,10 +59,17 @@ def test_a_url_and_a_key_are_enough(tmp_path: Path) -> None:
     found = resolved(tmp_path, **BOTH)
 
     assert found.engine == EngineAddress("127.0.0.1")
-    assert found.key == KEY.encode()
+    assert len(found.key) == 32
     assert found.listen == ("127.0.0.1", 0)
     assert found.advertise is None
     assert found.name == "mcp-workbench"
+
+
+def test_two_clusters_have_no_key_in_common(tmp_path: Path) -> None:
+    one, same, other = (resolved(tmp_path, **BOTH, name=name).key for name in ("a", "a", "b"))
+
+    assert one == same
+    assert KEY.encode() != one != other
 
 
 def test_all_parts_of_the_url_are_read(tmp_path: Path) -> None:
@@ -96,6 +118,15 @@ def test_without_the_section_there_is_no_cluster(tmp_path: Path) -> None:
 
     assert plain.cluster is None
     assert resolve_cluster(plain, {}) is None
+
+
+def test_without_the_section_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {})
+    with serving(config, "0", unmeasured(), command=[sys.executable, "-c", TELL]) as command:
+        code, _, err = stopped(command, signal.SIGTERM)
+
+    assert code == 0
+    assert err.endswith("LOADED []")
 
 
 @pytest.mark.parametrize(
@@ -151,6 +182,11 @@ def test_check_and_doctor_look_at_the_engine(tmp_path: Path) -> None:
     with valkey(tmp_path) as server:
         write_config(tmp_path, file(**{**BOTH, "url": server.url}))
         there = run_command("doctor", cwd=tmp_path, CLUSTER_KEY=KEY)
-        assert "the engine answers" in there.out
+        assert "the engine answers, and the key" in there.out
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            place = f"127.0.0.1:{taken.getsockname()[1]}"
+            write_config(tmp_path, file(**{**BOTH, "url": server.url, "listen": place}))
+            busy = run_command("doctor", cwd=tmp_path, CLUSTER_KEY=KEY)
+            assert f"can't listen on {place}: address already in use" in busy.out
     wrong = run_command("check", cwd=tmp_path, CLUSTER_KEY="short")
     assert "32 characters" in wrong.out + wrong.err

@@ -37,6 +37,15 @@ class HttpHost:
             self.opening = self.request("initialize", declared)["result"]
             self._post(rpc("notifications/initialized"), {})
 
+    @property
+    def session(self) -> str:
+        """The id of a legacy host's session."""
+        return self._session["mcp-session-id"]
+
+    def take_session(self, other: HttpHost) -> None:
+        """Use the session of another host from now on."""
+        self._session = dict(other._session)
+
     def close(self) -> None:
         self._connection.close()
 

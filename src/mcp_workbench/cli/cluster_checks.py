@@ -1,20 +1,26 @@
-"""`check` and `doctor`: whether `cluster` can be used: its values, its engine, its address."""
+"""`check` and `doctor`: whether `cluster` can be used: its values, its engine, its key, its address."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mcp_workbench.cli.doctor_checks import CheckResult, problem_result
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address, resolve_cluster
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import Snapshot
 
+if TYPE_CHECKING:
+    from mcp_workbench.cluster.census import Census
+
 SUBJECT = "cluster"
 UNSET = "WB-CONF-021"
 UNUSABLE = "WB-CONF-060"
 AWAY = "WB-CONN-107"
+REFUSED = "WB-CONN-108"
+CLOCK_FIX = "let both set their clocks by the network: replicas may differ by ten seconds"
 PATIENCE = 5.0  # seconds for the engine
 
 
@@ -36,7 +42,9 @@ def check_cluster(snapshot: Snapshot) -> Iterator[CheckResult]:
     problems = list(cluster_problems(snapshot, connect=True))
     yield from (problem_result(problem, snapshot.origin, SUBJECT) for problem in problems)
     if not problems and not _has_unset(snapshot):
-        yield CheckResult("good", SUBJECT, "the engine answers, and can be written to")
+        yield CheckResult(
+            "good", SUBJECT, "the engine answers, and the key is that of all replicas"
+        )
 
 
 def _has_unset(snapshot: Snapshot) -> bool:
@@ -50,26 +58,36 @@ def _has_unset(snapshot: Snapshot) -> bool:
 def _unusable(config: ClusterConfig) -> Iterator[Problem]:
     from mcp_workbench.app import run_interruptible  # the event loop
     from mcp_workbench.cluster.engine import EngineAway
+    from mcp_workbench.cluster.joining import OTHER_KEY, OTHER_KEY_FIX, JoinRefused
 
     try:
-        run_interruptible(_try_engine(config))
+        census = run_interruptible(_try_engine(config))
     except EngineAway as error:
         yield Problem("cluster.url", error.message, error.hint, AWAY)
+    except JoinRefused as error:
+        yield Problem("cluster.url", error.message, error.hint, REFUSED)
+    else:
+        if census.strangers:
+            yield Problem("cluster.key", OTHER_KEY, OTHER_KEY_FIX, REFUSED)
+        if census.is_skewed:
+            yield Problem("cluster", census.clock, CLOCK_FIX, REFUSED)
     if (refused := _not_bindable(config)) is not None:
         message = f"can't listen on {join_address(*config.listen)}: {refused}"
         fix = "name an address of this machine; if a replica runs here already, all is well"
         yield Problem("cluster.listen", message, fix, UNUSABLE)
 
 
-async def _try_engine(config: ClusterConfig) -> None:
+async def _try_engine(config: ClusterConfig) -> Census:
     from mcp_workbench.cluster.engine import Engine
+    from mcp_workbench.cluster.joining import census_of
+    from mcp_workbench.cluster.keys import ValueSeal
     from mcp_workbench.transport.tasks import task_scope
 
     async with task_scope() as scope:
         engine = Engine(config.engine, config.name)
         scope.start(engine.run(), "engine")
         await engine.ready(PATIENCE)
-        await engine.ask("SET", engine.key("check"), "1", "PX", 1000)
+        return await census_of(engine, ValueSeal(config.key), writes=True)
 
 
 def _not_bindable(config: ClusterConfig) -> str | None:

@@ -80,6 +80,7 @@ _CODES = {
     "daemon_failed": "WB-UP-501",
     "port_refused": "WB-CLI-005",
     "engine_away": "WB-CONN-107",
+    "cluster_refused": "WB-CONN-108",
     "needs_login": "WB-AUTH-012",
 }
 _LISTED = "mcp-workbench tools lists what there is"

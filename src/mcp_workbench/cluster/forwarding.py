@@ -143,6 +143,8 @@ class Forwarding:
     end_of_search = 0.0  # the loop's time until which an owner is looked for
     _number = 0
     _begun = False
+    _part = 0  # bytes of the part that comes now; a large one comes in pieces
+    _large = 0  # bytes of the largest part that is queued, if it alone exceeds the backlog
 
     def __init__(
         self,
@@ -172,11 +174,26 @@ class Forwarding:
         response = self.response
         if not self._begun:
             self._begun = True
-            response.streaming = _EVENTS in payload[:HEAD]
-        if response.backlog > BACKLOG_BYTES:
+            response.streaming = _EVENTS in payload[:HEAD].partition(b"\r\n\r\n")[0]
+        if response.streaming and self._is_far_behind(len(payload)):
             response.abort()
         else:
             response.relay(payload)
+
+    def _is_far_behind(self, size: int) -> bool:
+        """Whether the host of a stream reads too little, as `ResponseWriter.send` decides for one of our own."""
+        backlog = self.response.backlog
+        if not self._part:  # a new one begins
+            if backlog <= BACKLOG_BYTES:
+                self._large = 0
+            elif backlog > BACKLOG_BYTES + 2 * self._large:
+                return True
+        self._part += size
+        if self._part > BACKLOG_BYTES:
+            self._large = max(self._large, self._part)
+        if size < PIECE:
+            self._part = 0
+        return False
 
     def end(self, payload: bytes) -> None:
         self._over()

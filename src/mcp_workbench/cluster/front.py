@@ -6,8 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mcp_workbench.cluster.engine import EngineAway
 from mcp_workbench.cluster.forwarding import (
     MOST_HOPS,
@@ -17,7 +15,9 @@ from mcp_workbench.cluster.forwarding import (
     write_request,
 )
 from mcp_workbench.cluster.link import LinkBroken
+from mcp_workbench.cluster.named_replicas import NamedReplica, NamedReplicas, may_name_one
 from mcp_workbench.cluster.ownership import (
+    NEW,
     Absent,
     Adopt,
     ForwardTo,
@@ -30,13 +30,9 @@ from mcp_workbench.cluster.ownership import (
 )
 from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.resp import EngineError
-from mcp_workbench.cluster.shared_results import maker_of_result
-from mcp_workbench.cluster.shared_tasks import TaskMakers
-from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
 from mcp_workbench.server.http.front import HttpFront
 from mcp_workbench.server.http.later_answers import answer_later
-from mcp_workbench.server.http.modern import METHOD, NAME
 from mcp_workbench.server.http.sessions import (
     LAST_EVENT,
     SESSION_ID,
@@ -69,23 +65,16 @@ AWAY = refused(
     headers=b"Retry-After: 2\r\n",
 )
 
+UNREACHED = refused(
+    503,
+    "the replica that has this call or task can't be reached now; try again",
+    code=jsonrpc.SERVER_ERROR,
+    headers=b"Retry-After: 2\r\n",
+)
+
 _WAIT = WaitForLease()
 _NO_LEASE = Reply(503, b"no lease")
 _DRAINING = Reply(503, b"draining")
-_STATE = b'"requestState"'
-_HANDLE = b'"handle"'
-_TASKS = b"tasks/"
-
-
-class _Params(msgspec.Struct):
-    requestState: str = ""  # noqa: N815 - the wire's word
-
-
-class _Resumed(msgspec.Struct):
-    params: _Params = msgspec.field(default_factory=_Params)
-
-
-_read_resumed = msgspec.json.Decoder(_Resumed).decode
 
 
 class ClusterFront(HttpFront):
@@ -96,8 +85,7 @@ class ClusterFront(HttpFront):
         self._replica = replica
         self._members = replica.members
         self._me = replica.me.id
-        self._seal = Seal(replica.state_key)
-        self._tasks = TaskMakers(replica.task_key)
+        self._named = NamedReplicas(replica)
         self._owners: dict[str, str] = {}  # sessions of other replicas
         self._forwarded: set[Forwarding] = set()
         self._routing: dict[
@@ -127,9 +115,7 @@ class ClusterFront(HttpFront):
         if type(admitted) is not Admitted:
             super().handle(request, response)
         elif admitted.modern:
-            body = request.body
-            is_named = request.headers.get(METHOD, b"").startswith(_TASKS)
-            if self.is_draining or is_named or _STATE in body or _HANDLE in body:
+            if self.is_draining or may_name_one(request):
                 self._handle_modern(request, response)
             else:
                 self._exchanges.handle(request, response)
@@ -199,34 +185,40 @@ class ClusterFront(HttpFront):
         return self._forward(request.kept(), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
-        if request.headers.get(METHOD, b"").startswith(_TASKS):
-            holder = self._tasks.maker(request.headers.get(NAME, b""))
-        else:
-            holder = self._holder(request.body)
-        if holder and holder != self._me and holder in self._members.others:
-            work = self._forward_modern(request.kept(), response, holder)
+        named = self._named.named_in(request)
+        if named.id and named.id != self._me and not self._named.is_gone(named.id):
+            work = self._forward_modern(request.kept(), response, named)
             answer_later(self._scope, work, response, "answer for another replica")
-        elif self.is_draining and holder != self._me:
+        elif self.is_draining and named.id != self._me:
             self._forward_to_successor(request, response)
         else:
             self._exchanges.handle(request, response)
 
-    def _holder(self, body: bytes) -> str:
-        """The replica that a modern request names: a call waits there, or a result was made there."""
-        if _STATE not in body:
-            return maker_of_result(body) if _HANDLE in body else ""
-        try:
-            token = _read_resumed(body).params.requestState
-        except (msgspec.DecodeError, ValueError):
-            return ""
-        state = self._seal.verified(token) if token else None
-        return state.handle.partition(".")[0] if state is not None and state.handle else ""
-
     async def _forward_modern(
-        self, request: HttpRequest, response: ResponseWriter, holder: str
+        self, request: HttpRequest, response: ResponseWriter, named: NamedReplica
     ) -> None:
-        if not await self._pass_on(request, response, holder, 1):
-            self._exchanges.handle(request, response)  # which says that the call is gone
+        """Pass it on to the replica that it names, which may be new, or hard to reach for a moment."""
+        loop = asyncio.get_running_loop()
+        end, new_until = loop.time() + HOLD, loop.time() + NEW
+        while not response.over and not await self._pass_on(request, response, named.id, 1):
+            now = loop.time()
+            is_new = named.id not in self._members.others and now <= new_until
+            has_ended = not is_new and self._named.has_ended(named.id, now)
+            if has_ended:
+                self._named.give_up(named.id)
+            if has_ended or not (named.is_only or is_new):
+                self._answer_without(request, response)
+                return
+            if now > end:
+                response.plain(UNREACHED)
+                return
+            await self._members.next_beat(WAIT)
+
+    def _answer_without(self, request: HttpRequest, response: ResponseWriter) -> None:
+        if self.is_draining:
+            self._forward_to_successor(request, response)
+        else:
+            self._exchanges.handle(request, response)  # which says what is gone
 
     def _forward_to_successor(self, request: HttpRequest, response: ResponseWriter) -> None:
         work = self._to_successor(request.kept(), response)
@@ -515,6 +507,7 @@ class ClusterFront(HttpFront):
             or lingers
             or self._replica.sessions.is_busy
             or self._routing
+            or self._exchanges.has_suspended  # their hosts come back through other replicas
         )
         return bool(own or self._forwarded) or super().busy
 

@@ -86,6 +86,7 @@ class _Link(asyncio.Protocol):
         self._decrypt: AESGCM | None = None
         self._sent = self._received = 0
         self.is_closed = False
+        self.is_late = False  # the handshake took too long
         self.timer = self._loop.call_later(HANDSHAKE_TIME, self._late)
 
     # Handshake
@@ -100,6 +101,7 @@ class _Link(asyncio.Protocol):
 
     def _late(self) -> None:
         if self._encrypt is None:
+            self.is_late = True
             self.abort()
 
     def _take(self, size: int) -> bytes | None:

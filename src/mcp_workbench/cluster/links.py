@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 
 from mcp_workbench.cluster.link import HANDSHAKE_TIME, ConnectingLink, LinkBroken
 from mcp_workbench.cluster.records import ReplicaAddress
+from mcp_workbench.config.cluster_settings import join_address
 from mcp_workbench.transport.tasks import TaskScope
+
+log = logging.getLogger(__name__)
 
 AGAIN = 0.2  # seconds until a replica that did not answer is tried again
 MOST = 512  # connections
@@ -57,15 +62,24 @@ class Links:
             raise LinkBroken(f"replica {member.id} can't be reached")
         return link
 
+    def new(self, member: ReplicaAddress) -> ConnectingLink:
+        """One more connection, not made yet."""
+        return ConnectingLink(self._key, self._most, self._own_id, member.id)
+
     async def _dial(self, member: ReplicaAddress) -> None:
         loop = asyncio.get_running_loop()
-        link = ConnectingLink(self._key, self._most, self._own_id, member.id)
+        link = self.new(member)
         try:
             async with asyncio.timeout(HANDSHAKE_TIME):
                 await loop.create_connection(lambda: link, member.host, member.port)
                 await link.ready
-        except (OSError, LinkBroken):
+        except (OSError, LinkBroken) as error:
             link.abort()
+            if member.id not in self._failed:
+                where = join_address(member.host, member.port)
+                log.warning("replica %s at %s can't be reached: %s", member.id, where, _why(error))
+            if len(self._failed) >= MOST:
+                self._failed.clear()
             self._failed[member.id] = loop.time()
             return
         self._failed.pop(member.id, None)
@@ -76,3 +90,11 @@ class Links:
     def close(self) -> None:
         for link in self._links.values():
             link.abort()
+
+
+def _why(error: OSError | LinkBroken) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {HANDSHAKE_TIME:g} seconds"
+    if isinstance(error, OSError) and error.errno:  # asyncio words the same number differently
+        return os.strerror(error.errno).lower()
+    return str(error)

@@ -10,23 +10,26 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from mcp_workbench.cluster.census import UNKNOWN_ANSWER, Census, member_name, read_census
 from mcp_workbench.cluster.engine import Engine, EngineAway, Script
 from mcp_workbench.cluster.keys import ValueSeal
 from mcp_workbench.cluster.link import LinkBroken
 from mcp_workbench.cluster.ownership import BEAT, LEASE, PROMISE, SETTLE, promised_until
-from mcp_workbench.cluster.records import LONGEST_MEMBER, ReplicaAddress, read_record, write_record
+from mcp_workbench.cluster.records import ReplicaAddress, write_record
 from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.transport.tasks import TaskScope
 
 log = logging.getLogger(__name__)
 
-MOST_MEMBERS = 256
+EXPIRY = 86_400  # seconds for which the engine remembers a cluster in which nobody lives
 
-# Says that this replica lives; returns who else does, and forgets who does not.
+# Says that this replica lives; returns the engine's time and who lives, and forgets who does not.
 _BEAT = Script("""
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-local all, live = redis.call('HGETALL', KEYS[1]), {}
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+redis.call('EXPIRE', KEYS[3], ARGV[5])
+local all, live = redis.call('HGETALL', KEYS[1]), redis.call('TIME')
 for i = 1, #all, 2 do
   if redis.call('EXISTS', ARGV[4] .. all[i]) == 1 then
     live[#live + 1] = all[i]
@@ -72,6 +75,8 @@ class Members:
         self._fast_until = 0.0  # so long `holds` is true without a look at anything else
         self._promises: dict[str, float] = {}
         self._promised: dict[str, float] = {}  # to others: not to adopt what is theirs
+        self.failure = ""  # why the lease could not be renewed at the last beat
+        self._oddities: set[str] = set()  # that were logged, and still are so
 
     # What others ask
 
@@ -85,8 +90,8 @@ class Members:
         return self._fast_until
 
     def promise(self, other: str) -> bool:
-        """Promise another replica not to adopt its sessions for a moment, if the engine is away here too."""
-        if self.engine.is_ready:
+        """Promise another replica not to adopt its sessions for a moment, if the engine is of no use here either."""
+        if self.engine.is_ready and not self.failure:
             return False
         self._promised[other] = self._loop.time() + PROMISE
         return True
@@ -126,20 +131,13 @@ class Members:
         """Renew the lease, or ask the others to hold still."""
         sent = self._loop.time()
         try:
-            live = await self.engine.run_script(
-                _BEAT,
-                (self.engine.key("replicas"), self._lease_key(self.me.id)),
-                self.me.id,
-                self._vault.close(self._name(self.me.id), write_record(self.me)),
-                int(LEASE * 1000),
-                self.engine.key("lease", ""),
-            )
+            census = await self._renew_in_engine()
         except (EngineAway, EngineError) as error:
-            if isinstance(error, EngineError):
-                log.warning("the lease of this replica can't be renewed: %s", error)
+            self._fails(error)
             await self._gather_promises(sent)
         else:
-            others = self._read(live)
+            self._remark(census)
+            others = {id: m for id, m in census.members.items() if id != self.me.id}
             since = self.engine.since
             is_new = since is None or sent - since < SETTLE
             # After the engine came back, others first have to say again that they live.
@@ -147,14 +145,44 @@ class Members:
             if await self._is_verified(sent):
                 self._lease_until = sent + LEASE
                 self._promises = {}
+                self.failure = ""
         self._renew()
         event, self.changed = self.changed, asyncio.Event()
         event.set()
 
+    async def _renew_in_engine(self) -> Census:
+        """Renew the lease. Raises EngineAway and EngineError."""
+        engine, id = self.engine, self.me.id
+        keys = (engine.key("replicas"), self._lease_key(id), engine.key("incarnation"))
+        sealed = self._vault.close(member_name(id), write_record(self.me))
+        args = (id, sealed, int(LEASE * 1000), engine.key("lease", ""), EXPIRY)
+        census = read_census(await engine.run_script(_BEAT, keys, *args), self._vault)
+        if id not in census.members:
+            raise EngineError(UNKNOWN_ANSWER)
+        return census
+
+    def _fails(self, error: EngineAway | EngineError) -> None:
+        reason = str(error)[:200]
+        if isinstance(error, EngineError) and reason != self.failure:
+            log.warning("the lease of this replica can't be renewed: %s", reason)
+        self.failure = reason
+
+    def _remark(self, census: Census) -> None:
+        """Log what is odd, once for as long as it is so."""
+        oddities: dict[str, str] = {}
+        if census.strangers:
+            oddities["key"] = "replicas with another key use the same name in this engine"
+        if census.is_skewed:
+            oddities["clock"] = census.clock
+        for kind in oddities.keys() - self._oddities:
+            log.warning("%s", oddities[kind])
+        self._oddities = set(oddities)
+
     async def _is_verified(self, sent: float) -> bool:
         """Compare what we have with the engine where that is due. False: the engine is away again."""
         lapsed, since = sent >= self._fast_until, self.engine.since
-        if (lapsed or since != self._verified) and self.verify is not None:
+        is_due = lapsed or bool(self.failure) or since != self._verified
+        if is_due and self.verify is not None:
             try:
                 await self.verify()
             except (EngineAway, EngineError):
@@ -205,23 +233,3 @@ class Members:
 
     def _lease_key(self, id: str) -> bytes:
         return self.engine.key("lease", id)
-
-    def _name(self, id: str) -> bytes:
-        return b"member " + id.encode("latin-1", "replace")
-
-    def _read(self, live: object) -> dict[str, ReplicaAddress]:
-        """Returns the others; what no replica has written is skipped."""
-        if not isinstance(live, list):
-            return {}
-        parts: list[object] = list(live)  # pyright: ignore[reportUnknownArgumentType]
-        members: dict[str, ReplicaAddress] = {}
-        for id, sealed in zip(parts[::2], parts[1::2], strict=False):
-            if not isinstance(id, bytes) or len(members) >= MOST_MEMBERS:
-                continue
-            name = id.decode("latin-1")
-            member = read_record(
-                ReplicaAddress, self._vault.open(self._name(name), sealed), LONGEST_MEMBER
-            )
-            if member is not None and member.id == name and name != self.me.id:
-                members[name] = member
-        return members

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mcp_workbench.cluster.engine import EngineAway
-from mcp_workbench.cluster.ownership import adopted, released
+from mcp_workbench.cluster.ownership import NEW, adopted, released
 from mcp_workbench.cluster.records import (
     LONGEST_SESSION,
     MOST_SUBSCRIPTIONS,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEEP_EVERY = 600.0  # seconds between two signs that sessions are in use
+AT_ONCE = 200  # sessions that are handed over together
 SWEEP_EVERY = 5.0  # seconds between two attempts to remove records of sessions that have ended
 MOST_ENDED = 1000  # of them
 _CANCELLED = b"notifications/cancelled"
@@ -212,10 +214,12 @@ class OwnedSessions:
     async def release_all(self, sessions: LegacySessions) -> None:
         """Leave every session to whoever is asked next. Raises EngineAway."""
         me = self._replica.me.id
-        for session in sessions.all():
+        for count, session in enumerate(sessions.all(), 1):
+            if count % AT_ONCE == 0:  # others are served meanwhile, and the engine keeps up
+                await self._replica.engine.ask("PING")
             stored = self._stored.get(session.id)
-            if stored is None:
-                continue  # it can't be adopted: it ends with this replica
+            if stored is None or sessions.get(session.id) is not session:
+                continue  # it can't be adopted and ends with this replica, or has ended
             opened, level, uris = session.host.remembered()
             record = msgspec.structs.replace(
                 released(stored.record, me),
@@ -281,8 +285,14 @@ class OwnedSessions:
         if stream == 0:
             work = resume_own(replica.streams, session, response, last)
         else:
-            resumed = PostResume(replica.streams, session.id, response)
-            work = resumed.run(stream, after, lambda: previous in replica.members.others)
+            new_until = (
+                time.monotonic() + NEW
+            )  # it may have started so shortly ago that it is not known
+
+            def runs() -> bool:
+                return previous in replica.members.others or time.monotonic() < new_until
+
+            work = PostResume(replica.streams, session.id, response).run(stream, after, runs)
         replica.scope.start(work, "stream of a former owner")
         return True
 

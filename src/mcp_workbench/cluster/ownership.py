@@ -12,6 +12,7 @@ from mcp_workbench.cluster.records import ReplicaAddress, SessionRecord
 
 LEASE = 3.0  # seconds for which a replica owns what it owns, after each sign of life in the engine
 BEAT = 0.75  # seconds between two of them
+NEW = 2 * BEAT  # seconds until a replica that has started is known to all others
 PROMISE = (
     8.0  # seconds for which another replica promises not to adopt; only while the engine is away
 )

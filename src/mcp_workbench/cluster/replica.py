@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mcp_workbench.cluster.engine import Engine
 from mcp_workbench.cluster.forwarding import AnswerStream, ForwardedTo, as_request, read_request
+from mcp_workbench.cluster.joining import join, reach
 from mcp_workbench.cluster.keys import ValueSeal, derive
 from mcp_workbench.cluster.link import ANSWER, REFUSED, STRANGERS, AcceptedLink, LinkBroken
 from mcp_workbench.cluster.links import Links
@@ -21,7 +22,12 @@ from mcp_workbench.cluster.members import Members, new_replica_id
 from mcp_workbench.cluster.owned_sessions import OwnedSessions
 from mcp_workbench.cluster.ownership import LEASE
 from mcp_workbench.cluster.placed_links import ATTACH
-from mcp_workbench.cluster.records import ReplicaAddress
+from mcp_workbench.cluster.records import (
+    LONGEST_MEMBER,
+    ReplicaAddress,
+    read_record,
+    write_record,
+)
 from mcp_workbench.cluster.session_store import SessionStore
 from mcp_workbench.cluster.shared_streams import SharedStreams
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address
@@ -42,11 +48,13 @@ START = 10.0  # seconds for the engine when we start
 FLUSH = 1.0  # seconds for what is written and not sent yet, when we end
 POLL = 0.02
 ASK_TIME = 1.0  # seconds for another replica's answer to a short question
+REACH_TIME = 2.0  # seconds for one that has to connect first
 
 _PROMISE = b"promise"
 _HOLDS = b"holds"
 _NOTE = b"note"
 _HAS = b"has "
+_REACH = b"reach "
 _YES, _NO = b"1", b"0"
 
 
@@ -96,9 +104,19 @@ class Replica:
 
     # What we ask of others
 
-    async def _ask(self, member: ReplicaAddress, question: bytes) -> bytes:
+    async def _ask(
+        self, member: ReplicaAddress, question: bytes, seconds: float = ASK_TIME
+    ) -> bytes:
         link = await self.links.to(member)
-        return await link.ask(question, ASK_TIME)
+        return await link.ask(question, seconds)
+
+    async def is_reached_by(self, member: ReplicaAddress) -> bool | None:
+        """Whether another replica can connect to this one; None if it does not say."""
+        try:
+            answer = await self._ask(member, _REACH + write_record(self.me), REACH_TIME)
+        except LinkBroken:
+            return None
+        return answer == _YES
 
     async def _ask_promise(self, member: ReplicaAddress) -> bool:
         return await self._ask(member, _PROMISE + self.me.id.encode()) == _YES
@@ -210,9 +228,22 @@ class Replica:
         elif payload.startswith(_NOTE):
             self.sessions.receive_note(payload[len(_NOTE) :])
             answer = _YES
+        elif payload.startswith(_REACH):
+            self.scope.start(self._try_to_reach(link, stream, payload), "a replica that starts")
+            return
         else:
             answer = _NO
         link.frame(ANSWER, stream, answer)
+
+    async def _try_to_reach(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
+        """Tell a replica that starts whether its address is right."""
+        member = read_record(ReplicaAddress, payload[len(_REACH) :], LONGEST_MEMBER)
+        reached = False
+        if member is not None and member.id == link.other_id:
+            with contextlib.suppress(OSError, LinkBroken):
+                await reach(self, member)
+                reached = True
+        link.frame(ANSWER, stream, _YES if reached else _NO)
 
     def closed(self, link: AcceptedLink) -> None:
         if self.placed is not None:
@@ -293,7 +324,7 @@ class _Listener:
 
 @asynccontextmanager
 async def replica_of(config: ClusterConfig, scope: TaskScope, most: int) -> AsyncGenerator[Replica]:
-    """Be a replica for the length of the block. Raises EngineAway and ClusterPortRefused."""
+    """Be a replica for the length of the block. Raises EngineAway, JoinRefused and ClusterPortRefused."""
     id = new_replica_id()
     listener = _Listener(config, most, id)
     server = await _listening(config, listener)
@@ -302,7 +333,7 @@ async def replica_of(config: ClusterConfig, scope: TaskScope, most: int) -> Asyn
         replica = listener.replica = Replica(config, scope, most, address, id)
         scope.start(replica.engine.run(), "engine")
         await replica.engine.ready(START)
-        await replica.members.beat()
+        await join(replica)
         scope.start(replica.members.run(), "lease")
         scope.start(replica.watch_links(), "links")
         yield replica

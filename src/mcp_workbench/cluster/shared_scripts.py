@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mcp_workbench.cluster.engine import EngineAway, Script
+from mcp_workbench.cluster.members import EXPIRY
 from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.gateway.suspended_scripts import (
     MARKED,
@@ -58,7 +59,7 @@ class SharedScriptSeals(ScriptSeals):
     async def _look(self) -> None:
         key = self._engine.key("incarnation")
         with contextlib.suppress(EngineAway, EngineError):
-            await self._engine.ask("SET", key, os.urandom(16).hex(), "NX")
+            await self._engine.ask("SET", key, os.urandom(16).hex(), "NX", "EX", EXPIRY)
             self._incarnation = await self._engine.read(key, LONGEST_INCARNATION) or b""
 
     def _key(self) -> bytes:

@@ -86,7 +86,7 @@ class SharedStreams:
             if entries:
                 most = recorder.room_for(len(sealed))
                 self._send("XADD", key, "MAXLEN", most, "*", "e", sealed)
-            if entries and recorder.is_due(loop.time() + EXPIRY):
+            if entries and recorder.is_due(loop.time() + EXPIRY, self._engine.since):
                 self._send("EXPIRE", key, EXPIRY + int(RENEW))
             if newest:
                 self._write_head(recorder, newest)
@@ -157,7 +157,7 @@ class SharedStreams:
 class StreamRecorder:
     """Adds the events of one session."""
 
-    __slots__ = ("_due", "_pending", "_sizes", "_streams", "before", "id", "newest")
+    __slots__ = ("_due", "_pending", "_since", "_sizes", "_streams", "before", "id", "newest")
 
     def __init__(self, streams: SharedStreams, id: str, before: int | None = 0) -> None:
         self.id = id
@@ -167,6 +167,7 @@ class StreamRecorder:
         self._pending: list[StreamEntry] | None = None
         self._sizes: deque[int] | None = None
         self._due = 0.0
+        self._since: float | None = None  # the connection over which it was set
 
     def opened(self, stream: int, ids: list[bytes]) -> None:
         self._add(StreamEntry("opened", stream, 0, b"[%b]" % b",".join(ids)))
@@ -206,10 +207,11 @@ class StreamRecorder:
             total -= sizes.popleft()
         return len(sizes)
 
-    def is_due(self, until: float) -> bool:
-        if until - self._due < RENEW:
+    def is_due(self, until: float, since: float | None) -> bool:
+        """Whether the expiry has to be set; `since`: an engine that came back may have lost it."""
+        if until - self._due < RENEW and since == self._since:
             return False
-        self._due = until
+        self._due, self._since = until, since
         return True
 
 

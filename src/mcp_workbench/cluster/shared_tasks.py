@@ -12,6 +12,8 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from mcp_workbench.cluster.engine import EngineAway
 from mcp_workbench.cluster.keys import NONCE, TAG
 from mcp_workbench.cluster.ownership import may_adopt
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_TASK_IDS = b'"taskIds"'
 LONGEST_SHARED = 4096  # bytes of an id that is listed elsewhere
 GONE = "the replica that ran this server has ended"
 
@@ -45,6 +48,30 @@ class TaskMakers:
         except ValueError:
             return ""
         return "" if ref is None else maker_of(ref)
+
+    def maker_of_first(self, body: bytes) -> str:
+        """Returns the replica of the first task whose changes a host listens to; empty if there is none."""
+        try:
+            listening = _read_listening(body) if _TASK_IDS in body else _Listening()
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return ""
+        tokens = listening.params.notifications.taskIds
+        return self.maker(tokens[0].encode("ascii", "replace")) if tokens else ""
+
+
+class _Filter(msgspec.Struct):
+    taskIds: list[str] = []  # noqa: N815 - the wire's word
+
+
+class _Params(msgspec.Struct):
+    notifications: _Filter = msgspec.field(default_factory=_Filter)
+
+
+class _Listening(msgspec.Struct):
+    params: _Params = msgspec.field(default_factory=_Params)
+
+
+_read_listening = msgspec.json.Decoder(_Listening).decode
 
 
 def maker_of(ref: TaskRef) -> str:

@@ -51,7 +51,7 @@ class ClusterConfig(msgspec.Struct, frozen=True):
     """The section with its values."""
 
     engine: EngineAddress
-    key: bytes
+    key: bytes  # follows from the key and the name: two clusters have nothing in common
     listen: tuple[str, int]
     advertise: tuple[str, int] | None  # None: where it listens
     name: str
@@ -113,12 +113,13 @@ def resolve_cluster(snapshot: Snapshot, environ: Mapping[str, str]) -> ClusterCo
     texts = (settings.url, settings.key, settings.listen, settings.advertise, settings.name)
     variables = tuple(name for text in texts for name in references(text))
     values = _Values(with_secrets(snapshot, environ, variables, PLACE))
+    name = values.name(values.text(settings.name, "name"))
     config = ClusterConfig(
         values.engine(values.text(settings.url, "url")),
-        values.key(values.text(settings.key, "key")),
+        values.key(values.text(settings.key, "key"), name),
         values.address(values.text(settings.listen, "listen"), "listen") or ("127.0.0.1", 0),
         values.address(values.text(settings.advertise, "advertise"), "advertise"),
-        values.name(values.text(settings.name, "name")),
+        name,
     )
     values.check_advertised(config)
     if any(find_spec(module) is None for module in MODULES):
@@ -176,13 +177,16 @@ class _Values:
             int(database or 0),
         )
 
-    def key(self, text: str) -> bytes:
+    def key(self, text: str, name: str) -> bytes:
         if len(text) < SHORTEST_KEY:
             message = f"the key must have {SHORTEST_KEY} characters or more"
             self.wrong(
                 "key", message, "openssl rand -hex 32 prints one; all replicas have the same"
             )
-        return text.encode("utf-8", "surrogateescape")
+        import hmac  # few have a cluster
+
+        purpose = b"mcp-workbench cluster: " + name.encode("utf-8", "surrogateescape")
+        return hmac.digest(text.encode("utf-8", "surrogateescape"), purpose, "sha256")
 
     def address(self, text: str, key: str) -> tuple[str, int] | None:
         if not text:

@@ -79,6 +79,14 @@ CODES = {
         "tries again all the time; one that starts needs the engine.",
         "See that it runs and that cluster.url has its address, user and password.",
     ),
+    "WB-CONN-108": Explanation(
+        "This replica does not fit the cluster",
+        "Replicas under the same name have another key, the engine grants no lease, or the address of this replica "
+        "is not one by which the others reach it. Each of them would serve some requests and lose others, so a replica "
+        "does not start like that.",
+        "Do what the message says: the same cluster.key everywhere, another cluster.name for another cluster, an "
+        "address in cluster.advertise that leads to this replica.",
+    ),
     "WB-BOX-701": Explanation(
         "No sandbox can be made here",
         "The server has a 'sandbox', and bubblewrap (bwrap) is not installed, or may not make namespaces: "

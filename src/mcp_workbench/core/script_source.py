@@ -57,8 +57,8 @@ def _is_whole_call(tokens: list[TokenInfo], number: int) -> bool:
 def _tokens(source: str) -> list[TokenInfo]:
     """The tokens; none if Python can't read the source, or a line is so long that it would read it again and again."""
     tokens: list[TokenInfo] = []
-    if max(map(len, source.split("\n"))) > LONGEST_LINE:
-        return []
+    if "\0" in source or max(map(len, source.split("\n"))) > LONGEST_LINE:
+        return []  # Python 3.13 fails inside for a NUL
     with suppress(TokenError, SyntaxError):  # the interpreter takes a little more than Python
         for token in generate_tokens(StringIO(source).readline):
             if token.type == ERRORTOKEN:

@@ -343,6 +343,11 @@ class ModernExchanges:
     def busy(self) -> bool:
         return bool(self._in_flight)
 
+    @property
+    def has_suspended(self) -> bool:
+        """Whether calls wait here for answers of their hosts."""
+        return bool(self._suspended)
+
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         """Answer a request of a modern host that has passed the access checks."""
         try:
