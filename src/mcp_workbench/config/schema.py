@@ -441,7 +441,7 @@ AUTH = {
     ),
     "issuer": Key(
         URL,
-        "The authorization server, where the server names several.",
+        "The authorization server, where the server names several. A sign-in at another one is not used.",
         example="https://login.example.com",
     ),
     "allowedOrigins": Key(
