@@ -28,6 +28,7 @@ from tests.kit.valkey import free_port, valkey
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(120)]
 
 TOKEN = "team-" + "t" * 32
+CLUSTER = {"url": "${VALKEY_URL}", "key": "${KEY}", "listen": "127.0.0.1:0"}
 MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
 SITE = "workbench.example.com"
 
@@ -201,14 +202,14 @@ def balancer(name: str, folder: Path, replicas: list[HttpCommand]) -> Any:
 
 @pytest.mark.parametrize("name", ["haproxy", "nginx", "caddy"])
 async def test_a_replica_that_is_stopped_costs_no_call(name: str, tmp_path: Path) -> None:
-    """Modern hosts have no session, so that replicas need no cluster for this."""
+    """It passes on to the others what a balancer still sends to it."""
     tokens = {"team": {"token": "${TEAM_TOKEN}"}}
     http = {"allowedHosts": [SITE, "localhost"], "tokens": tokens}
-    config = config_file(tmp_path, {"fixture": entry()}, http=http)
+    config = config_file(tmp_path, {"fixture": entry()}, http=http, cluster=CLUSTER)
     with ExitStack() as stack:
-        replicas = [
-            stack.enter_context(serving(config, "0", {"TEAM_TOKEN": TOKEN})) for _ in range(3)
-        ]
+        engine = stack.enter_context(valkey(tmp_path))
+        env = {"TEAM_TOKEN": TOKEN, "KEY": "k" * 32, "VALKEY_URL": engine.url}
+        replicas = [stack.enter_context(serving(config, "0", env)) for _ in range(3)]
         url = stack.enter_context(balancer(name, tmp_path, replicas))
         headers = {"authorization": f"Bearer {TOKEN}", "host": SITE}
         async with (
@@ -232,8 +233,7 @@ async def test_replicas_behind_haproxy_share_sessions_and_limits(tmp_path: Path)
     limits = {"callsPerMinute": 60, "concurrentCalls": 8, "sessions": 4}
     tokens = {"team": {"token": "${TEAM_TOKEN}", "limits": limits}}
     http = {"allowedHosts": [SITE, "localhost"], "tokens": tokens}
-    cluster = {"url": "${VALKEY_URL}", "key": "${KEY}", "listen": "127.0.0.1:0"}
-    config = config_file(tmp_path, {"fixture": entry()}, http=http, cluster=cluster)
+    config = config_file(tmp_path, {"fixture": entry()}, http=http, cluster=CLUSTER)
     with ExitStack() as stack:
         engine = stack.enter_context(valkey(tmp_path))
         env = {"TEAM_TOKEN": TOKEN, "KEY": "k" * 32, "VALKEY_URL": engine.url}
