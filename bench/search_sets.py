@@ -119,6 +119,9 @@ class FullText:
             values = (number, _split(row["tool"]), row["description"], " ".join(texts))
             self._db.execute(f"INSERT INTO t(rowid, {columns}) VALUES (?, ?, ?, ?)", values)
 
+    def close(self) -> None:
+        self._db.close()
+
     def find(self, query: str) -> list[str]:
         words = list(dict.fromkeys(re.findall(r"\w+", query.lower())))[:MOST_WORDS]
         if not words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,8 @@ def test_a_set_needs_little_more_than_names_and_queries(tmp_path: Path) -> None:
         [["tools::readFile"]],
         [["files::zip", "tools::readFile"]],
     ]
-    assert recalls(FullText(data.tools).find, data.judged, (1,)) == {1: 100.0}
+    with closing(FullText(data.tools)) as full_text:
+        assert recalls(full_text.find, data.judged, (1,)) == {1: 100.0}
 
 
 def test_a_tool_that_the_set_does_not_have_is_named(tmp_path: Path) -> None:
