@@ -86,7 +86,7 @@ test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=4 tests 
 test-cost: $(VENV)/.dev ## what measures CPU time and memory, the largest messages above all
 	$(PYTEST) -m cost -n 2 --dist worksteal
 
-test-quick: $(VENV)/.dev ## the tests that hardly start a process: 20 seconds
+test-quick: $(VENV)/.dev ## the tests that hardly start a process: half a minute
 	$(PYTEST) -n 2 --dist worksteal tests/core tests/transport tests/protocol tests/schema tests/config tests/server
 
 coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
