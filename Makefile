@@ -111,6 +111,7 @@ check: $(VENV)/.dev ## format, lint, types, architecture, spelling
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(PYTEST) -m lint tests/house
 
 format: $(VENV)/.dev ## let ruff write
 	$(BIN)/ruff format .

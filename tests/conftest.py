@@ -22,6 +22,9 @@ settings.register_profile(
     phases=set(Phase) - {Phase.explain},
 )
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.kit.forked import begin_run  # noqa: E402 - the path was not set before
+
+gc.disable()  # until all tests are collected: none of what that makes is garbage
 # Whoever runs us in the background (`nohup`, `&` in a script) may ignore these, and children would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
@@ -41,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests need not be searched for garbage again and again."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -85,6 +89,7 @@ def _new_home() -> str:
 _scratch = TemporaryDirectory(
     prefix="mcp-workbench-tests-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")
 )
+begin_run(Path(_scratch.name) / "run")
 os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer than a test
 # Nor may the user's own configuration be used where a test has none.
 os.environ["XDG_CONFIG_HOME"] = str(Path(_scratch.name) / "config")

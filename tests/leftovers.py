@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-LASTING = ("certificate-", "forking-", "fuzz-")  # for one run: they go when the process ends
+LASTING = ("certificate-", "fuzz-")  # for one run: they go when the process ends
 FOUND: set[str] = set()
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_workbench.config import findings
 from mcp_workbench.config.file_access import check_ownership
-from mcp_workbench.config.findings import MOST
 from mcp_workbench.config.load import MOST_BYTES, load_config
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError
@@ -56,16 +56,18 @@ CMD = "'cmd' (Goose's spelling) is 'command' here"
     ],
 )
 def test_how_many_problems_are_not_listed_is_told_last_and_without_a_place(
-    tmp_path: Path, more: int, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int, told: str
 ) -> None:
-    keys = "".join(f'"k{n}": 1,\n' for n in range(MOST + more))
+    most = 20
+    monkeypatch.setattr(findings, "MOST", most)
+    keys = "".join(f'"k{n}": 1,\n' for n in range(most + more))
     file = tmp_path / "workbench-config.json"
     server = '{"a": {"command": "x"}}'
     file.write_text(f'{{\n{keys}"mcpServers": {server}, "mcpServers": {server}}}')
 
     *listed, twice, last = load_config(file).warnings
 
-    assert [one.line for one in listed] == list(range(2, MOST + 2))
+    assert [one.line for one in listed] == list(range(2, most + 2))
     assert twice.code == "WB-CONF-024"
     assert (last.message, last.line, last.column, last.count) == (told, 0, 0, more)
 
@@ -261,10 +263,10 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_value_is_understood_or_reported_and_never_a_surprise(value: Any) -> None:
-    snapshot, findings = validate(value, {})
+    snapshot, found = validate(value, {})
 
     assert isinstance(snapshot, Snapshot)
-    assert all(f.message and f.fix and f.code for f in findings)
+    assert all(f.message and f.fix and f.code for f in found)
 
 
 def test_loading_imports_nothing_heavy(tmp_path: Path) -> None:

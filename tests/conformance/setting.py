@@ -22,7 +22,7 @@ PATIENCE = 60  # seconds until the port answers
 
 def fixture(era: Era) -> dict[str, object]:
     """The entry of our own server, in one era."""
-    return {"command": sys.executable, "args": [EVERYTHING, "--era", era]}
+    return {"command": sys.executable, "args": ["-E", "-S", EVERYTHING, era]}
 
 
 def configuration(entry: dict[str, object]) -> dict[str, object]:

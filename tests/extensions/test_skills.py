@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from mcp_workbench.core.spec import ServerAddress
 from tests.extensions.scenes import Host
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.command import serving
-from tests.kit.config import write_config
+from tests.kit.config import program_entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Json, text, use_tool
 from tests.kit.servers import EVERYTHING
@@ -30,7 +29,7 @@ DIRECTORY_READ = "resources/directory/read"
 
 def entry(name: str, log: Path, era: str = "modern") -> Json:
     env = {"SKILLS_OF": name, "SKILLS_LOG": str(log)}
-    return {"command": sys.executable, "args": [EVERYTHING, "--era", era], "env": env}
+    return program_entry(EVERYTHING, era, env=env)
 
 
 def bench(folder: Path, **more: Any) -> Path:

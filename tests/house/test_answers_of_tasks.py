@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import mcp_workbench
 
+pytestmark = pytest.mark.lint
 SOURCE = Path(mcp_workbench.__file__).parent
 STARTS = ("_scope.start", "scope.start")
 STARTER = "server/http/later_answers.py"

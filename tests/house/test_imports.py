@@ -15,6 +15,7 @@ import pytest
 
 from tests.kit.processes import unmeasured
 
+pytestmark = pytest.mark.lint
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "mcp_workbench"
 LONGEST = 600  # lines of a file; one subject rarely needs 400

@@ -3,6 +3,9 @@
 import ast
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.lint
 TESTS = Path(__file__).parents[1]
 GROWTH = "tests.threats.growth"
 CLOCKS = {"process_time", "thread_time", "tracemalloc"}

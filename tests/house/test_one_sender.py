@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import mcp_workbench
 
+pytestmark = pytest.mark.lint
 SOURCE = Path(mcp_workbench.__file__).parent
 # Who builds the frame of a request. The routes send what is asked on somebody's behalf; all others are
 # requests of our own: the handshake, lists, subscriptions, log levels.

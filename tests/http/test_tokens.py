@@ -23,7 +23,7 @@ from mcp_workbench.core.spec import (
     ToolFilter,
 )
 from mcp_workbench.server.http.access import Principals
-from tests.kit.config import snapshot, spec
+from tests.kit.config import lean, snapshot, spec
 from tests.kit.http_host import Answer, Port, port, rpc
 from tests.kit.processes import pids_in
 from tests.kit.results import INITIALIZE, META, Message, use_tool
@@ -56,7 +56,7 @@ def two_boxes(mode: str = "proxy", era: Era = "legacy") -> Snapshot:
     specs = [
         ServerSpec(
             ServerAddress(box, name),
-            StdioCommand(sys.executable, ("-E", "-S", str(OFFERS), f"{name}-notes", *words)),
+            StdioCommand(sys.executable, lean(OFFERS, f"{name}-notes", *words)),
             era=era,
         )
         for box, name in boxes.items()
@@ -320,7 +320,7 @@ async def test_another_s_request_can_not_be_cancelled_by_its_id() -> None:
 
 @pytest.mark.parametrize("server", ["legacy", "modern"])
 async def test_a_state_is_good_for_the_token_that_got_it(server: Any) -> None:
-    command = StdioCommand(sys.executable, (ASKER,))
+    command = StdioCommand(sys.executable, lean(ASKER))
     asker = ServerSpec(ServerAddress("dev", "asker"), command, era=server, scope="session")
     wish = {"tool": {"toolbox": "dev", "server": "asker", "tool": "name"}, "arguments": {}}
     params: Message = {"name": "use_tool", "arguments": wish, "_meta": CAN}

@@ -22,9 +22,14 @@ from tests.kit.results import Json
 from tests.kit.servers import APPS, FIXTURE, OFFERS, QUICK
 
 
+def lean(script: str, *args: str) -> tuple[str, ...]:
+    """The arguments of Python for a script that needs the standard library alone: it starts in half the time."""
+    return ("-E", "-S", script, *args)
+
+
 def argv(*flags: str) -> tuple[str, ...]:
     """The command line of the fixture server."""
-    return (sys.executable, "-E", "-S", FIXTURE, *flags)
+    return (sys.executable, *lean(FIXTURE, *flags))
 
 
 def spec(
@@ -60,8 +65,8 @@ def entry(*flags: str, **more: Any) -> dict[str, Any]:
 
 
 def program_entry(script: str, *args: str, **more: Any) -> Json:
-    """The entry of a server that is this program."""
-    return {"command": sys.executable, "args": [script, *args], **more}
+    """The entry of a server that is this program, which needs the standard library alone."""
+    return {"command": sys.executable, "args": [*lean(script, *args)], **more}
 
 
 def config_file(folder: Path, servers: dict[str, Any], **more: Any) -> Path:
@@ -104,16 +109,16 @@ def url_entry(url: str, **more: Any) -> dict[str, Any]:
 def offers_entry(name: str, era: str, *flags: str) -> dict[str, Any]:
     """The entry of a server that offers prompts and resources too, of this era."""
     words = [name, *(["modern"] if era == "modern" else []), *flags]
-    return {"command": sys.executable, "args": ["-E", "-S", OFFERS, *words], "era": era}
+    return {"command": sys.executable, "args": [*lean(OFFERS, *words)], "era": era}
 
 
 def apps_entry(name: str, era: str, *flags: str, **more: Any) -> dict[str, Any]:
     """The entry of a server with an app, of this era."""
     words = [name, *(["modern"] if era == "modern" else []), *flags]
-    return {"command": sys.executable, "args": ["-E", "-S", APPS, *words], "era": era, **more}
+    return {"command": sys.executable, "args": [*lean(APPS, *words)], "era": era, **more}
 
 
 def quick_entry(name: str, *words: str, **more: Any) -> dict[str, Any]:
     """The entry of the server for long runs."""
-    args = ["-E", "-S", QUICK, name, *words]
+    args = [*lean(QUICK, name, *words)]
     return {"command": sys.executable, "args": args, "era": "legacy", **more}

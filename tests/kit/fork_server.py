@@ -37,9 +37,11 @@ def serve(path: str, programs: Mapping[str, Callable[[], object]]) -> Callable[[
     with socket.socket(socket.AF_UNIX) as listener, _Forks() as forks:
         listener.bind(path)
         listener.listen(64)
-        print("ready", flush=True)
         gc.collect()
         gc.freeze()
+        if os.fork():  # whoever started us need not wait for our end
+            print("ready", flush=True)
+            os._exit(0)
         while 0 not in (ready := select.select([0, listener, *forks.sources()], [], [])[0]):
             forks.look_at(ready)
             if listener in ready:

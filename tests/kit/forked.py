@@ -1,12 +1,14 @@
 """The workbench as a fork of a process that has imported it already: a tenth of a second less.
 
 For tests that care for what the command reads and writes, not for its process. Python and the program
-read some variables when they start: there is a process that forks for each of their values.
+read some variables when they start: there is a process that forks for each of their values. All who share
+the work of a run share these processes, which end with the run: the first process of it keeps a pipe open.
 """
 
 from __future__ import annotations
 
-import atexit
+import fcntl
+import hashlib
 import os
 import select
 import signal
@@ -15,11 +17,10 @@ import subprocess
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from io import FileIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.kit.fork_server import WORKBENCH
@@ -27,8 +28,8 @@ from tests.kit.fork_server import WORKBENCH
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "mcp_workbench")
 RELAY = (sys.executable, "-E", "-S", str(Path(__file__).with_name("fork_relay.py")))
-# A process that `multiprocessing` forks forgets what was registered for the end, and would end what nobody else holds.
-_LASTING: list[ExitStack] = []
+RUN = "MCP_WORKBENCH_TESTS_RUN"  # the variable with the folder of a run
+PIPE = "lasts"  # in it
 READ_AT_START = ("PYTHON", "PYTEST_VERSION", "MCP_WORKBENCH_TEST_", "LC_", "LANG")
 
 
@@ -158,27 +159,41 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
-@contextmanager
-def forking(*argv: str, env: Mapping[str, str] | None = None) -> Generator[str]:
-    """A Python program that calls `serve`, while this is open; its socket."""
-    with TemporaryDirectory(prefix="forking-") as folder:
-        path = str(Path(folder) / "socket")
-        # Python looks at its streams once: they are pipes in a fork, too.
-        with subprocess.Popen(
-            [sys.executable, *argv, path],
+def begin_run(folder: Path) -> None:
+    """Of those who share the work, the first; what it starts ends when this process does."""
+    if RUN not in os.environ and hasattr(os, "fork"):
+        folder.mkdir()
+        os.mkfifo(folder / PIPE)
+        os.open(folder / PIPE, os.O_RDWR)  # never closed
+        os.environ[RUN] = str(folder)
+
+
+def server(name: str, *argv: str, env: Mapping[str, str] | None = None) -> str:
+    """The socket of a Python program that calls `serve`: started by the first who asks, until the run ends."""
+    folder = Path(os.environ[RUN])
+    path = folder / name
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            _start_server([*argv, str(path)], env, folder / PIPE)
+    return str(path)
+
+
+def _start_server(argv: Sequence[str], env: Mapping[str, str] | None, lasts: Path) -> None:
+    # Python looks at its streams once: they are pipes in a fork, too.
+    with (
+        lasts.open("rb", buffering=0) as stdin,
+        subprocess.Popen(
+            [sys.executable, *argv],
             cwd=ROOT,
             env=env,
-            stdin=subprocess.PIPE,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-        ) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n", process.communicate()
-            try:
-                yield path
-            finally:
-                process.stdin.close()
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n", process.communicate()
 
 
 def _forks(env: Mapping[str, str]) -> bool:
@@ -187,18 +202,14 @@ def _forks(env: Mapping[str, str]) -> bool:
 
 
 def _socket_of(env: Mapping[str, str]) -> str:
-    at_start = sorted((k, v) for k, v in env.items() if k.startswith(READ_AT_START))
-    return _server(tuple(at_start), os.getpid())
+    return _server(tuple(sorted((k, v) for k, v in env.items() if k.startswith(READ_AT_START))))
 
 
 @cache
-def _server(at_start: tuple[tuple[str, str], ...], _process: int) -> str:
-    """The socket of the process for these variables; what was forked from us has its own."""
-    lasting = ExitStack()
-    path = lasting.enter_context(forking("-m", "tests.kit.fork_server", env=dict(at_start)))
-    atexit.register(lasting.close)
-    _LASTING.append(lasting)
-    return path
+def _server(at_start: tuple[tuple[str, str], ...]) -> str:
+    """The socket of the process for these variables."""
+    name = hashlib.sha256(repr(at_start).encode()).hexdigest()[:16]
+    return server(name, "-m", "tests.kit.fork_server", env=dict(at_start))
 
 
 def _ran(

@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
 from tests.kit.clock import PATIENCE
-from tests.kit.config import program_entry, write_config
+from tests.kit.config import write_config
 from tests.kit.forked import command as forked_command
 from tests.kit.processes import MARK, assert_all_gone
 from tests.kit.results import LEGACY, MODERN, Json, use_tool
@@ -33,7 +33,7 @@ ERA = {OLD: LEGACY, NEW: MODERN}
 
 def sdk_entry(script: str, *args: str, **more: Any) -> Json:
     """The entry of a server of the SDK: `workshop.py`, `library.py` or `stubborn.py`."""
-    return program_entry(str(SDK / script), *args, **more)
+    return {"command": sys.executable, "args": [str(SDK / script), *args], **more}
 
 
 def forked(script: str, *args: str, **more: Any) -> Json:

@@ -14,7 +14,7 @@ from mcp.client.client import Client
 from mcp_workbench.core.spec import Scope, ServerAddress, ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.upstream.pool import MOST_CONNECTIONS, MOST_PER_PRINCIPAL
 from tests.kit.clock import until
-from tests.kit.config import snapshot, spec
+from tests.kit.config import lean, snapshot, spec
 from tests.kit.http_host import Port, port
 from tests.kit.processes import alive, pids_in
 from tests.kit.results import META, Message, use_tool
@@ -26,7 +26,7 @@ CAN: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
 
 
 def asker(scope: Scope) -> Snapshot:
-    command = StdioCommand(sys.executable, (ASKER,))
+    command = StdioCommand(sys.executable, lean(ASKER))
     specs = [
         ServerSpec(ServerAddress("lab", era), command, era=era, scope=scope)
         for era in ("legacy", "modern")

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand
 from tests.kit.clock import eventually
-from tests.kit.config import config_file, program_entry, snapshot
+from tests.kit.config import config_file, lean, program_entry, snapshot
 from tests.kit.http_host import Port, port, rpc
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import META, Message, open_toolbox, texts, use_tool
@@ -187,7 +187,7 @@ def heard_by_legacy(host: PipeHost) -> list[Message]:
 
 
 def own_server(*flags: str) -> Snapshot:
-    command = StdioCommand(sys.executable, (ASKER, "early", *flags))
+    command = StdioCommand(sys.executable, lean(ASKER, "early", *flags))
     return snapshot(ServerSpec(ServerAddress("dev", "s"), command, era="legacy", scope="session"))
 
 

@@ -21,7 +21,7 @@ from mcp_workbench.core.spec import (
 )
 from mcp_workbench.upstream.pool import TICK
 from tests.kit.clock import PATIENCE, eventually, until
-from tests.kit.config import config_file, entry, snapshot, spec, write_config
+from tests.kit.config import config_file, entry, lean, snapshot, spec, write_config
 from tests.kit.http_host import Port, Session, port, rpc
 from tests.kit.processes import alive, let_through, pids_in
 from tests.kit.results import INITIALIZE, LEGACY, Message, use_tool
@@ -168,7 +168,7 @@ async def test_each_host_s_own_server_is_replaced_for_each() -> None:
 
 async def test_whoever_is_being_asked_is_not_hurried() -> None:
     def asker(**env: str) -> Snapshot:
-        command = StdioCommand(sys.executable, (ASKER,), tuple(env.items()))
+        command = StdioCommand(sys.executable, lean(ASKER), tuple(env.items()))
         address = ServerAddress("dev", "fixture")
         server = ServerSpec(address, command, era="legacy", scope="session")
         return snapshot(server, limits=Limits(drain=0.0))

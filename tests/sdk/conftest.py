@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
-from tests.kit.forked import RELAY, forking
+from tests.kit.forked import RELAY, server
 from tests.kit.sdk_host import PRELOADED
 from tests.kit.servers import SDK
 
@@ -16,8 +14,6 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def servers() -> Generator[None]:
+def servers() -> None:
     """The SDK is imported once for all servers of this folder."""
-    with forking(str(SDK / "preloaded.py")) as socket:
-        PRELOADED[:] = [*RELAY, socket]
-        yield
+    PRELOADED[:] = [*RELAY, server("sdk", str(SDK / "preloaded.py"))]

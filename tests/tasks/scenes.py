@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
-from tests.kit.config import write_config
+from tests.kit.config import lean, program_entry, write_config
 from tests.kit.http_host import Answer, Peer, Port
 from tests.kit.results import META, Json, use_tool
 from tests.kit.servers import EVERYTHING
@@ -25,7 +25,7 @@ TERMINAL = ("completed", "failed", "cancelled")
 
 
 def tasks_entry(era: str, **more: Any) -> Json:
-    return {"command": sys.executable, "args": [EVERYTHING, "--era", era], **more}
+    return program_entry(EVERYTHING, era, **more)
 
 
 def bench(folder: Path, era: str, *, entry: Json | None = None, **more: Any) -> Path:
@@ -40,7 +40,7 @@ def bench(folder: Path, era: str, *, entry: Json | None = None, **more: Any) -> 
 def jobs(era: str, **settings: Any) -> ServerSpec:
     """The server `jobs` of the toolbox `dev`."""
     env: Any = settings.pop("env", ())
-    target = StdioCommand(sys.executable, (EVERYTHING, "--era", era), env=env)
+    target = StdioCommand(sys.executable, lean(EVERYTHING, era), env=env)
     return ServerSpec(ServerAddress("dev", "jobs"), target, **settings)
 
 

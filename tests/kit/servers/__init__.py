@@ -9,6 +9,6 @@ APPS = str(FOLDER / "apps_server.py")  # an app, and extensions
 ASKER = str(FOLDER / "asker.py")  # asks its host
 ADDRESSES = str(FOLDER / "addresses.py")  # sends people to a URL first
 QUICK = str(FOLDER / "quick.py")  # for long runs: keeps nothing
-EVERYTHING = str(FOLDER / "everything")  # all that the conformance suite looks for
+EVERYTHING = str(FOLDER / "everything/__main__.py")  # all that the conformance suite looks for
 SPY = str(FOLDER / "spy.py")  # tries what a sandbox should deny
 SDK = FOLDER / "sdk"  # servers of the official SDK
