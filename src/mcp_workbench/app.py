@@ -26,11 +26,12 @@ from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.views import narrowed_to
 from mcp_workbench.gateway.workbench import Gateway
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.timing import deadline
 from mcp_workbench.transport import stdio
-from mcp_workbench.transport.stdio import Channel, PipeReader, PipeWriter
+from mcp_workbench.transport.stdio import Channel, PipeWriter
 from mcp_workbench.transport.tasks import task_scope
 
 log = logging.getLogger(__name__)
@@ -111,20 +112,14 @@ async def _serve(
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
         if resumed is not None:
             resumed.resume(session, front, menu)
-        _listen(own_in, front, end)
+        front.listen(own_in, end.host_left.set)
         with following(gateway, opened) as end.reload:
             await end.host_left.wait()
+            await front.all_read()
             session.drain()
             await _drain(session, end, snapshot.limits.drain)
     await channel.flushed(FLUSH)
     return end.status
-
-
-def _listen(fd: int, front: StdioFront, end: Ending) -> None:
-    if stdio.is_pipe(fd):
-        PipeReader(fd, front.receive, end.host_left.set)
-    else:
-        stdio.pump_file(fd, front.receive, end.host_left.set)
 
 
 async def _drain(session: HostSession, end: Ending, limit: float) -> None:

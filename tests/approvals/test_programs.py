@@ -26,8 +26,9 @@ from mcp_workbench.gateway.approvals import (
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import Interceptor
 from mcp_workbench.gateway.workbench import Gateway
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport.tasks import task_scope
 from tests.approvals.scenes import ONCE, call, is_denied, says, with_answer
 from tests.kit.clock import PATIENCE, until

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, cast
 
 import httptools
@@ -29,6 +30,9 @@ class Echo:
 
     def admit(self, request: HttpRequest) -> Reply | None:
         return Reply(403, b"no") if request.target == b"/no" else None
+
+    def read_ahead(self, request: HttpRequest) -> Iterator[None]:
+        return iter(())
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         assert len(request.body) <= BODY

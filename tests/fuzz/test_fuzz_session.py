@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import ToolMode
 from mcp_workbench.gateway.workbench import Gateway
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.tasks import task_scope
 from tests.fuzz.effort import fuzzed, size

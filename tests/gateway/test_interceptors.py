@@ -21,8 +21,9 @@ from mcp_workbench.gateway.interceptors import (
     Wait,
 )
 from mcp_workbench.gateway.workbench import Gateway
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport.tasks import task_scope
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, spec, tool

@@ -3,7 +3,7 @@
 import asyncio
 import resource
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,6 +39,9 @@ class Echo:
 
     def still_admits(self, request: HttpRequest) -> bool:
         return False
+
+    def read_ahead(self, request: HttpRequest) -> Iterator[None]:
+        return iter(())
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         self.handled.append(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 import pytest
 
@@ -26,6 +27,9 @@ class FailingFront:
 
     def still_admits(self, request: HttpRequest) -> bool:
         return False
+
+    def read_ahead(self, request: HttpRequest) -> Iterator[None]:
+        return iter(())
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         answer_later(self._scope, self._answer(request.path(), response), response, "request")

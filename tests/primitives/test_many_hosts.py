@@ -26,9 +26,9 @@ def shared(server_era: str, scope: Scope = "shared") -> Snapshot:
     return snapshot(ServerSpec(address, command, era=era, scope=scope))
 
 
-async def legacy_host(opened: Port) -> tuple[Session, Peer]:
+async def legacy_host(opened: Port, **headers: str) -> tuple[Session, Peer]:
     """A host that has opened the toolbox and seen its prompts, and its stream."""
-    session = await opened.open()
+    session = await opened.open(**headers)
     stream = await session.listen()
     await session.result(
         "tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}

@@ -15,8 +15,9 @@ from mcp_workbench.core.spec import Limits, Snapshot, ToolFilter
 from mcp_workbench.gateway.routes import LONGEST_KEY, MOST_ROUTES
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.host_calls import HostCall
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport.json_text import DEPTH
 from mcp_workbench.transport.tasks import task_scope
 from tests.kit.config import snapshot, spec, tool, url_spec

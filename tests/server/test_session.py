@@ -15,8 +15,9 @@ from mcp_workbench.core.spec import Limits, Snapshot
 from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.parse import cancelled_id
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.json_text import DEPTH
 from mcp_workbench.transport.tasks import TaskScope, task_scope

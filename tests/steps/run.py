@@ -34,8 +34,9 @@ from mcp_workbench.core.spec import (
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.http_app import port_of
 from mcp_workbench.server.http.front import HttpFront
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 from tests.kit.config import snapshot
 from tests.kit.memory_host import MemoryHost
@@ -264,6 +265,7 @@ async def on_stdin(
     for start in range(0, len(line), CHUNK):
         front.receive(line[start : start + CHUNK])
         await asyncio.sleep(0)
+    await front.all_read()
     if is_answered:
         async with asyncio.timeout(PATIENCE):
             await host.more.wait()

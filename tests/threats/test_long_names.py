@@ -24,8 +24,9 @@ from mcp_workbench.protocol.handshake import Agreed
 from mcp_workbench.protocol.primitive_messages import check_uri, level_of
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.server import parse
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
 from mcp_workbench.transport.tasks import task_scope

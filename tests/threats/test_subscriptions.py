@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_workbench.core.spec import ServerAddress
+from mcp_workbench.core.spec import HttpSettings, NamedToken, ServerAddress
 from mcp_workbench.upstream.subscriptions import (
     MOST_BYTES,
     MOST_RESOURCES,
@@ -77,6 +77,59 @@ def test_each_host_has_a_part_and_all_have_the_whole() -> None:
         registry.forget(f"host {n}")
     assert registry.uris(AT) == []
     assert fill("host 1", 0) == counts[0]
+
+
+def test_a_principal_with_many_hosts_leaves_room_for_others() -> None:
+    registry = SubscriptionRegistry()
+
+    def fill(principal: str, uri: str) -> int:
+        """How many resources all hosts of a principal can subscribe to."""
+        count = 0
+        for n in range(2 * MOST_RESOURCES):
+            holder = f"{principal} {n * ONE_HOST // MOST_RESOURCES}"
+            try:
+                registry.require_room(AT, uri % n, holder, principal)
+            except NoRoom:
+                break
+            registry.subscribe(AT, uri % n, holder, principal)
+            count += 1
+        return count
+
+    greedy = fill("greedy", "x://%d")
+
+    assert greedy == MOST_RESOURCES // 2
+    assert fill("as greedy", "y://%d") == MOST_RESOURCES // 4
+    registry.require_room(AT, "z://1", "a host", "modest")
+    registry.subscribe(AT, "x://1", "a host", "modest")  # which counts for both
+    registry.subscribe(AT, "x://1", "another host", "modest")
+    for n in range(ONE_HOST):
+        registry.forget(f"greedy {n}")
+    assert fill("greedy", "x://%d") == (MOST_RESOURCES - MOST_RESOURCES // 4) // 2
+    for holder in [f"{p} {n}" for p in ("greedy", "as greedy") for n in range(ONE_HOST)]:
+        registry.forget(holder)
+    assert registry.uris(AT) == ["x://1"]
+    registry.forget("a host")
+    registry.forget("another host")
+    assert registry.uris(AT) == []
+    assert fill("as greedy", "y://%d") == greedy
+
+
+async def test_many_hosts_of_one_principal_keep_no_other_from_theirs() -> None:
+    length = MOST_BYTES // ONE_HOST // 4
+    tokens = (NamedToken("greedy", "g" * 32), NamedToken("modest", "m" * 32))
+    async with port(shared(MODERN), HttpSettings(tokens=tokens)) as opened:
+        answers: list[Message] = []
+        for number in range(ONE_HOST):
+            greedy, _ = await legacy_host(opened, authorization=f"Bearer {'g' * 32}")
+            long = [f"item://fixture/{number}{n}{'x' * (length - 30)}" for n in range(4)]
+            answers += await subscribed(greedy, long)
+        modest, _ = await legacy_host(opened, authorization=f"Bearer {'m' * 32}")
+        answer = await subscribed(modest, [SHARED])
+
+    refused = [answer["error"]["message"] for answer in answers if "error" in answer]
+    assert len(refused) == len(answers) // 2
+    assert "your hosts subscribe to too many resources" in refused[0]
+    assert "result" in answer[0]
 
 
 @pytest.mark.parametrize("uri", ["x://" + "\N{GRINNING FACE}" * 6000, "x://" + '"' * 40_000])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.daemon.crash_journal import create_journal, open_journal, read_journal
-from mcp_workbench.daemon.joined_hosts import JoinedFront
+from mcp_workbench.daemon.joined_front import JoinedFront
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.stdio import PART_BYTES, PIPE_BYTES, STEP, PipeReader
 from mcp_workbench.upstream.conversation import Conversation

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
     from mcp_workbench.app import AnyWriter
     from mcp_workbench.daemon.attach import Takeover
-    from mcp_workbench.server.session import HostSession, StdioFront
+    from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.session_tools import ToolView
+    from mcp_workbench.server.stdio_front import StdioFront
     from mcp_workbench.transport.stdio import Channel
 
 CHUNK_BYTES = 1 << 18  # as much as is read at once

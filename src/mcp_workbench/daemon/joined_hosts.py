@@ -20,31 +20,25 @@ from mcp_workbench import __version__
 from mcp_workbench.app import DRAIN, FLUSH, HURRIED_DRAIN, INTERRUPTED
 from mcp_workbench.config.expand import references, strings_of
 from mcp_workbench.config.load import load_config
-from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.errors import ConfigError, NotFound
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import ControlConnection
 from mcp_workbench.daemon.crash_journal import (
-    CALL,
-    OTHER,
     CrashJournal,
     JournalInterceptor,
     create_journal,
     open_journal,
 )
+from mcp_workbench.daemon.joined_front import JoinedFront, Notify
 from mcp_workbench.daemon.outbox import Outbox, OutboxWriter, create_outbox
 from mcp_workbench.daemon.status import DaemonInfo, current_status
 from mcp_workbench.gateway.reload import applied_now, servers_of
 from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
-from mcp_workbench.server.parse import Message, UseToolRequest, cancelled_id
-from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.timing import deadline, pause
-from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.jsonrpc import Malformed
-from mcp_workbench.transport.stdio import READ_BYTES, PipeReader
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
@@ -53,20 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Notify = Callable[..., None]  # sends one frame, given by its fields, to the attached process
-
 RENEW = "mcp-workbench down, then up, renews it"
-# Requests that set up a session. An attached process that continues on its own repeats them.
-KEPT = frozenset(
-    {
-        "initialize",
-        "logging/setLevel",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "subscriptions/listen",
-    }
-)
-KEPT_BYTES = 1 << 16  # of one such request
 APPLY = deadline(2.0)  # seconds for a change of the file to be applied before a command uses it
 BETWEEN = pause(0.1)  # seconds between two looks at that
 LONGEST_FIELD = 1 << 16  # bytes of a path, or of a list of toolboxes
@@ -435,6 +416,7 @@ class JoinedHost:
         channel.on_pressure(lambda held: front.hold(held=held))
         try:
             await self._over.wait()
+            await front.all_read()
             if self._is_released:
                 front.is_closing = True
             else:
@@ -442,6 +424,7 @@ class JoinedHost:
             await self._drain(session)
         finally:
             reader.close()
+            front.close()
             session.close()
 
     async def _drain(self, session: HostSession) -> None:
@@ -449,135 +432,6 @@ class JoinedHost:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 await self._at_once.wait()
-
-
-class JoinedFront(StdioFront):
-    """Reads a joined host's lines and records each request before it is handled."""
-
-    def __init__(
-        self,
-        session: HostSession,
-        channel: OutboxWriter,
-        limit: int,
-        journal: CrashJournal,
-        notify: Notify,
-    ) -> None:
-        super().__init__(session, channel, limit)
-        self._line = b""  # the line that is being handled
-        self._count = 0  # lines of the chunk handled so far, with this one
-        self._reader: PipeReader | None = None
-        self._journal = journal
-        self._notify = notify
-        self._take = self._take_recorded
-        self._is_modern = False
-        self.is_closing = False
-        self.is_stopped = False  # a request was left in the journal: nothing more may be read
-        self._received = 0  # bytes of the chunk, in the parts received so far
-
-    def listen(self, fd: int, ended: Callable[[], None]) -> PipeReader:
-        """Read from the host."""
-        reader = self._reader = JournalReader(fd, self.receive, ended)
-        reader.into(self._journal)
-        return reader
-
-    def hold(self, *, held: bool) -> None:
-        """Stop or resume reading: a host that does not read its responses is not read from, either."""
-        if self._reader is not None:
-            self._reader.hold(held=held or self.is_stopped)
-
-    def receive(self, data: bytes) -> None:
-        """Bytes from the host. While closing, a new request and all after it stay in the journal.
-
-        `data` is a whole chunk, or a part of one: then other callbacks run before the next part, and
-        requests of this part may be answered by then.
-        """
-        journal = self._journal
-        if self.is_stopped:
-            return
-        if not self._received:
-            self._count = 0
-        self._received += len(data)
-        for line in self._framer.feed(data):
-            if self.is_closing and _is_request(line):
-                self.is_stopped = True
-                self.hold(held=True)
-                return
-            self._count += 1
-            self._receive_line(line)
-            journal.lines_handled(self._count)
-        chunk = journal.chunk_read or data
-        if self._received < len(chunk):
-            journal.lines_handled(self._count)
-        else:
-            self._received = 0
-            journal.chunk_handled(chunk)
-        if self._framer.overflow is not None:
-            self._refuse_large()
-
-    def _receive_line(self, line: bytes) -> None:
-        self._line = line  # of a batch, too
-        super()._receive_line(line)
-
-    def _receive_batch(self, line: bytes) -> None:
-        """Record all requests of a batch before the first is answered."""
-        with suppress(Malformed):
-            for member in jsonrpc.read_batch(line):
-                with suppress(Malformed):
-                    self._line = member
-                    self._record(jsonrpc.decode_text(member))
-        self._journal.lines_handled(self._count)
-        super()._receive_batch(line)
-
-    def _record(self, message: Message) -> bool:
-        """Record a request before it is handled: until it is sent, it may be performed again.
-
-        A request whose id is in use is not recorded, since it is refused.
-        """
-        id = bytes(message.id) if message.method else b""
-        if not id or id in self._session.under_way:
-            return False
-        kind = CALL if message.method == TOOLS_CALL else OTHER
-        continues = b'"requestState"' in self._line  # a call whose state only this process has
-        self._journal.started(id, self._line, kind, again=not continues)
-        return True
-
-    def _take_recorded(self, message: Message) -> None:
-        method = message.method
-        if self._record(message):
-            line = self._line
-            if method in KEPT and len(line) < KEPT_BYTES:
-                self._notify(control.KEEP, line)
-            self._journal.lines_handled(self._count)
-        self._session.receive(message)
-        if not isinstance(message, UseToolRequest) and method == "notifications/cancelled":
-            self._journal.lines_handled(self._count)
-            self._journal.finished(cancelled_id(message))
-        if self._session.era.modern and not self._is_modern:
-            self._is_modern = True
-            self._notify(control.MODERN)
-
-
-def _is_request(line: bytes) -> bool:
-    try:
-        message = jsonrpc.decode_text(line)
-    except Malformed:
-        return False
-    return bool(message.method and message.id)
-
-
-class JournalReader(PipeReader):
-    """Reads from a joined host straight into the journal."""
-
-    journal: CrashJournal
-    small: tuple[memoryview]
-
-    def into(self, journal: CrashJournal) -> None:
-        self.journal = journal
-        self.small = (journal.chunk[:READ_BYTES],)
-
-    def read(self, fd: int, most: int) -> bytes:
-        buffers = self.small if most == READ_BYTES else (self.journal.chunk[:most],)
-        return self.journal.read(os.readv(fd, buffers))
 
 
 class JoinedToolView(ToolView):

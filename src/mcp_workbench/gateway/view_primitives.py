@@ -189,7 +189,8 @@ class ViewPrimitives:
         if connection.modern and not connection.primitives.declared.subscribe:
             return False
         try:
-            await connection.primitives.subscriptions.subscribe(owner.key, holder)
+            subscriptions = connection.primitives.subscriptions
+            await subscriptions.subscribe(owner.key, holder, self._view.principal)
         except (RequestFailed, TimeoutError, Unlistable) as error:
             raise _failed(connection, "timeout", str(error) or "no answer") from None
         except NoRoom as error:

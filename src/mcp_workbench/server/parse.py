@@ -31,7 +31,7 @@ from mcp_workbench.protocol.handshake import (
     VERSION_KEY,
 )
 from mcp_workbench.transport import json_text, jsonrpc
-from mcp_workbench.transport.json_text import HUGE, SHALLOW, too_deep
+from mcp_workbench.transport.json_text import HUGE, SHALLOW, InSteps, too_deep
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
 
 OPEN_TOOLBOX = "open_toolbox"
@@ -149,9 +149,7 @@ _read_large_request = msgspec.json.Decoder(_LargeRequest).decode
 def _read_large(line: bytes) -> Message:
     """The same for a large message: read once if possible, since each reading takes long."""
     if len(line) > HUGE:  # to try one form first and then another would take too long
-        if too_deep(line):
-            raise jsonrpc.too_deep_error(line)
-        return jsonrpc.decode(line, is_shallow=True, read=_read_huge)
+        return json_text.finished(read_in_steps(line))
     message = None
     if not _may_quote_long_key(line):
         with suppress(msgspec.DecodeError, RecursionError):
@@ -201,6 +199,17 @@ def _may_quote_long_key(line: bytes) -> bool:
     return len(line) - kept > LONGEST_NAME
 
 
+def read_in_steps(line: bytes) -> InSteps[Message]:
+    """Parse one message above 4 MiB: each pass over it is a step. Raises Malformed."""
+    is_too_deep = too_deep(line)  # known by now, unlike that of a copy
+    if not line.isascii():
+        line = jsonrpc.checked_text(line)
+        yield
+    if is_too_deep:
+        raise jsonrpc.too_deep_error(line)
+    return (yield from jsonrpc.decode_in_steps(line, _read_huge))
+
+
 class HugeMessage(Envelope, gc=False):
     """A message whose `params` was read into its members in the same reading."""
 
@@ -213,21 +222,28 @@ class _HugeEnvelope(jsonrpc.Outcome, gc=False):
     params: dict[Name, msgspec.Raw] | None = None
 
 
-def _read_huge(line: bytes) -> Envelope:
+def _read_huge(line: bytes) -> InSteps[Envelope]:
     """Read the envelope and the members of `params` at once. Raises a DecodeError."""
     if may_have_wide_key(line):
+        yield
         return jsonrpc.read_large(line)
+    too_many: TooManyParts | None = None
     try:
         message = msgspec.json.Decoder(_HugeEnvelope, dec_hook=NameCounter()).decode(line)
     except TooManyParts as error:
-        whole = jsonrpc.read_large(line)
-        outcome = (whole.result, whole.error)
-        return HugeMessage(*outcome, whole.id, whole.method, whole.params, error)
+        too_many = error.with_traceback(None)  # which would keep the message until it is collected
     except msgspec.ValidationError:  # `params` is no object
-        return jsonrpc.read_large(line)
-    method = jsonrpc.read_method(message.method)
-    members = {name.text: value for name, value in (message.params or {}).items()}
-    return HugeMessage(message.result, message.error, message.id, method, NOTHING, members)
+        pass
+    else:
+        method = jsonrpc.read_method(message.method)
+        members = {name.text: value for name, value in (message.params or {}).items()}
+        return HugeMessage(message.result, message.error, message.id, method, NOTHING, members)
+    yield
+    whole = jsonrpc.read_large(line)
+    if too_many is None:
+        return whole
+    outcome = (whole.result, whole.error)
+    return HugeMessage(*outcome, whole.id, whole.method, whole.params, too_many)
 
 
 _SPACES = bytes.maketrans(b"\r\n", b"  ")
@@ -238,6 +254,19 @@ def read_body(body: bytes) -> Message:
     message = read(body)
     if not json_text.has(body, b"\n") and not json_text.has(body, b"\r"):
         return message
+    return _in_one_line(message)
+
+
+def read_body_in_steps(body: bytes) -> InSteps[Message]:
+    """The same for a body above 4 MiB: each pass over it is a step."""
+    message = yield from read_in_steps(body)
+    if not json_text.has(body, b"\n") and not json_text.has(body, b"\r"):
+        return message
+    yield
+    return _in_one_line(message)
+
+
+def _in_one_line(message: Message) -> Message:
     if isinstance(message, Envelope):
         parts = (message.result, message.error, message.id)
         result, error, id = map(_one_line, parts)

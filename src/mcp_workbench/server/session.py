@@ -2,7 +2,7 @@
 
 `HostSession` handles messages and writes replies. It has three parts: `SessionTools` (tools and toolboxes),
 `SessionPrimitives` (prompts, resources, completion, subscriptions, log messages) and `Elicitation` (questions of
-servers to the host). `StdioFront` reads a session's messages from stdio; `server.http` has the fronts for HTTP.
+servers to the host). `stdio_front` reads a session's messages from stdio; `server.http` has the fronts for HTTP.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from mcp_workbench.core.spec import ToolIdentifier, ToolMode
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.protocol.handshake import (
-    BATCHES,
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     NEWEST_LEGACY,
@@ -36,8 +35,7 @@ from mcp_workbench.server.session_primitives import PRIMITIVE_CALLS, Handler, Se
 from mcp_workbench.server.session_tools import NameCollision, SessionTools, ToolView
 from mcp_workbench.server.wrong_arguments import long_member
 from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.json_text import LineFramer
-from mcp_workbench.transport.jsonrpc import NOTHING, Envelope, Malformed
+from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
 from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.transport.tasks import TaskScope
 
@@ -474,58 +472,3 @@ class HostSession:
     def _check_idle(self) -> None:
         if self.on_idle is not None and not self.under_way:
             self.on_idle()
-
-
-class StdioFront:
-    """Reads lines for a session; refuses what is no message."""
-
-    def __init__(self, session: HostSession, channel: Channel, message_bytes: int) -> None:
-        self._session = session
-        self._take = session.receive
-        self._channel = channel
-        self._framer = LineFramer(message_bytes)
-
-    def receive(self, data: bytes) -> None:
-        """Bytes from the host."""
-        for line in self._framer.feed(data):  # as `_receive_line`, without a call for each line
-            try:
-                message = parse.read(line)
-            except Malformed as error:
-                self._malformed(line, error)
-            else:
-                self._take(message)
-        if self._framer.overflow is not None:
-            self._refuse_large()
-
-    def _refuse_large(self) -> None:
-        message = "the message is too large (limits.messageBytes)"
-        id = jsonrpc.salvaged_id(self._framer.take_overflow() or b"")
-        self._refuse(Malformed(jsonrpc.INVALID_REQUEST, message, id))
-
-    def _receive_line(self, line: bytes) -> None:
-        try:
-            message = parse.read(line)
-        except Malformed as error:
-            self._malformed(line, error)
-        else:
-            self._take(message)
-
-    def _malformed(self, line: bytes, error: Malformed) -> None:
-        if self._session.era.revision == BATCHES and jsonrpc.is_batch(line):
-            self._receive_batch(line)
-        else:
-            self._refuse(error)
-
-    def _receive_batch(self, line: bytes) -> None:
-        try:
-            members = jsonrpc.read_batch(line)
-        except Malformed as error:
-            self._refuse(error)
-            return
-        for member in members:
-            if not jsonrpc.is_batch(member):
-                self._receive_line(member)
-
-    def _refuse(self, error: Malformed) -> None:
-        refusal = jsonrpc.error_object(error.code, str(error))
-        self._channel.send(jsonrpc.refusal(error.id, refusal))

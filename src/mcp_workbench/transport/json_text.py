@@ -8,9 +8,9 @@ from __future__ import annotations
 import codecs
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp_workbench.core.raw_json import read_any
 
@@ -24,7 +24,9 @@ if sys.version_info < (3, 12):  # there, the decoder's levels and our own frames
 
 _PIECE = 64 << 10  # bytes of a long text that are processed at a time
 
+T = TypeVar("T")
 Pieces = list[bytes | bytearray]  # of a text, as received
+InSteps = Generator[None, None, T]  # work in several steps; others have their turn at each `yield`
 
 
 # Lines
@@ -108,6 +110,42 @@ class LineFramer:
         self._size = 0
         self._skipping = False
         return line
+
+
+class HugeLine:
+    """A line above 4 MiB that has arrived and is not joined yet, and the bytes that came behind it."""
+
+    __slots__ = ("_pieces", "_scan", "behind")
+
+    def __init__(self, pieces: Pieces, scan: DepthScan, behind: bytes) -> None:
+        self._pieces = pieces
+        self._scan = scan
+        self.behind = behind
+
+    def joined(self) -> InSteps[bytes]:
+        return joined_in_steps(self._pieces, self._scan)
+
+
+class SteppedFramer(LineFramer):
+    """Does not join a huge line, but calls `on_huge` with it and what is behind it, which is not split yet."""
+
+    __slots__ = ("_on_huge",)
+
+    def __init__(self, limit: int, on_huge: Callable[[HugeLine], None]) -> None:
+        super().__init__(limit)
+        self._on_huge = on_huge
+
+    def _feed_carefully(self, data: bytes) -> Sequence[bytes]:
+        end = data.find(b"\n")
+        if end >= 0 and self._size + end > HUGE and not self._skipping:
+            self._hold(data[:end].replace(b"\r", b" "))
+            if self._scan is not None:  # else it was too long
+                huge = HugeLine(self._held, self._scan, data[end + 1 :])
+                self._held, self._scan, self._size = [], None, 0
+                self._on_huge(huge)
+                return ()
+            data = data[end:]
+        return super()._feed_carefully(data)
 
 
 def one_line(json: bytes) -> bytes:
@@ -301,6 +339,27 @@ def joined(pieces: Pieces, scan: DepthScan | None) -> bytes:
     text = ScannedText(mend_surrogates(text) if scan.has_half else text)
     text.is_too_deep = scan.is_too_deep
     return text
+
+
+def joined_in_steps(pieces: Pieces, scan: DepthScan) -> InSteps[ScannedText]:
+    """The same for a huge text."""
+    text = b"".join(pieces)
+    pieces.clear()
+    if scan.has_half:
+        yield
+        text = mend_surrogates(text)
+    whole = ScannedText(text)
+    whole.is_too_deep = scan.is_too_deep
+    return whole
+
+
+def finished(work: InSteps[T]) -> T:
+    """Do all of it now."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
 
 
 def read_json(text: bytes | str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mcp_workbench.transport.json_text import (
+    InSteps,
     ScannedText,
     is_utf8,
     mend_surrogates,
@@ -63,7 +64,7 @@ class _LargeEnvelope(Outcome, gc=False):
     params: msgspec.Raw = NOTHING
 
 
-Reader = Callable[[bytes], Envelope]
+HugeReader = Callable[[bytes], InSteps[Envelope]]
 
 
 class NumberedResponse(Outcome, gc=False):
@@ -125,33 +126,60 @@ _TRUNCATED = "Input data was truncated"
 _BYTE = r".*\(byte (\d+)\)$"
 
 
-def decode(line: bytes, *, is_shallow: bool = False, read: Reader | None = None) -> Envelope:
+def decode(line: bytes, *, is_shallow: bool = False) -> Envelope:
     """Decode one message, which must be valid UTF-8. Lone surrogate escapes are repaired.
 
-    `is_shallow`: the caller knows that it is not nested too deeply. `read` is used in place of `read_large`.
+    `is_shallow`: the caller knows that it is not nested too deeply.
     """
     try:
-        message = _decode(line) if len(line) <= LARGE else (read or read_large)(line)
+        message = _decode(line) if len(line) <= LARGE else read_large(line)
     except RecursionError:
         raise too_deep_error(line) from None
     except msgspec.ValidationError as error:
-        raise Malformed(
-            INVALID_REQUEST, f"not a JSON-RPC message: {error}", salvaged_id(line)
-        ) from None
+        raise _no_message(line, error) from None
     except msgspec.DecodeError as error:
-        mended = _mended(line, error)
+        mended = _mended(line, str(error))
         if isinstance(line, ScannedText):
             if line.is_too_deep:
                 raise too_deep_error(line) from None
             is_shallow = True  # as deep as before
-        return decode(mended, is_shallow=is_shallow, read=read)
+        return decode(mended, is_shallow=is_shallow)
     if not is_shallow and too_deep(line):
         raise too_deep_error(line)
     if not message.method and bool(message.result) == bool(message.error):
-        id = bytes(message.id)
-        ours = usable_id(id) and (message.result or b'"jsonrpc"' in line)  # else a log line in JSON
-        raise Malformed(INVALID_REQUEST, "neither a method nor one outcome", id if ours else b"")
+        raise _no_purpose(line, message)
     return message
+
+
+def decode_in_steps(line: bytes, read: HugeReader) -> InSteps[Envelope]:
+    """Decode a huge message that is not nested too deeply: each pass over it is a step."""
+    while True:
+        try:
+            message = yield from read(line)
+        except RecursionError:
+            raise too_deep_error(line) from None
+        except msgspec.ValidationError as error:
+            raise _no_message(line, error) from None
+        except msgspec.DecodeError as error:
+            reason = str(error)
+        else:
+            break
+        yield
+        line = _mended(line, reason)
+        yield
+    if not message.method and bool(message.result) == bool(message.error):
+        raise _no_purpose(line, message)
+    return message
+
+
+def _no_message(line: bytes, error: msgspec.ValidationError) -> Malformed:
+    return Malformed(INVALID_REQUEST, f"not a JSON-RPC message: {error}", salvaged_id(line))
+
+
+def _no_purpose(line: bytes, message: Envelope) -> Malformed:
+    id = bytes(message.id)
+    ours = usable_id(id) and (message.result or b'"jsonrpc"' in line)  # else a log line in JSON
+    return Malformed(INVALID_REQUEST, "neither a method nor one outcome", id if ours else b"")
 
 
 def read_large(line: bytes) -> Envelope:
@@ -184,16 +212,15 @@ def decode_text(line: bytes) -> Envelope:
     return decode(line if line.isascii() else checked_text(line))
 
 
-def _mended(line: bytes, error: msgspec.DecodeError) -> bytes:
-    mended = mend_surrogates(line, _place_of(error, line))
+def _mended(line: bytes, reason: str) -> bytes:
+    mended = mend_surrogates(line, _place_of(reason, line))
     if mended is line:
-        raise Malformed(PARSE_ERROR, f"not JSON: {error}", salvaged_id(line))
+        raise Malformed(PARSE_ERROR, f"not JSON: {reason}", salvaged_id(line))
     return mended
 
 
-def _place_of(error: msgspec.DecodeError, line: bytes) -> int | None:
+def _place_of(reason: str, line: bytes) -> int | None:
     """Near which byte the line is broken; None where the decoder does not say."""
-    reason = str(error)
     if reason == _TRUNCATED:
         return len(line)
     place = re.match(_BYTE, reason)
@@ -225,7 +252,9 @@ def is_null(raw: msgspec.Raw) -> bool:
 
 
 def is_batch(line: bytes) -> bool:
-    return line.lstrip()[:1] == b"["
+    if len(line) <= LARGE:
+        return line.lstrip()[:1] == b"["
+    return re.match(rb"\s*\[", line) is not None  # without a copy
 
 
 def read_batch(line: bytes) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,10 @@ class PageFront:
 
     def still_admits(self, request: HttpRequest) -> bool:
         return False
+
+    def read_ahead(self, request: HttpRequest) -> Iterator[None]:
+        """Nothing: the page takes no messages of hosts."""
+        return iter(())
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if self.page is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -79,6 +79,11 @@ class Share:
         size = self.size + json_size(uri)
         return self.count < MOST_RESOURCES // part and size <= MOST_BYTES // part
 
+    def is_fair(self, uri: str, all_hosts: Share) -> bool:
+        """Whether this principal, with one more, has no more than what is then left for others."""
+        count, size = self.count + all_hosts.count, self.size + all_hosts.size
+        return count + 2 <= MOST_RESOURCES and size + 2 * json_size(uri) <= MOST_BYTES
+
 
 def json_size(uri: str) -> int:
     """Bytes that a URI takes in a message at most, whoever writes it."""
@@ -91,7 +96,10 @@ class SubscriptionRegistry:
     def __init__(self) -> None:
         self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # with its toolboxes
         self._subscriptions: dict[ConnectionId, dict[str, set[object]]] = {}
-        self._shares: defaultdict[object, Share] = defaultdict(Share)  # of connections and of hosts
+        # Of connections, of hosts, and of principals at a connection.
+        self._shares: defaultdict[object, Share] = defaultdict(Share)
+        self._principals: dict[object, str] = {}  # of hosts that subscribe to something
+        self._hosts_of: Counter[tuple[ConnectionId, str, str]] = Counter()  # principal and URI
         self._listeners: dict[
             object, tuple[Callable[[], tuple[Hashable, ...]], Callable[[ServerNotification], None]]
         ] = {}
@@ -132,24 +140,52 @@ class SubscriptionRegistry:
         """The resources of this connection that a host subscribes to."""
         return list(self._subscriptions.get(connection_id, ()))
 
-    def require_room(self, connection_id: ConnectionId, uri: str, holder: object) -> None:
-        """Raise NoRoom if this host, or all together, would subscribe to too much."""
+    def require_room(
+        self, connection_id: ConnectionId, uri: str, holder: object, principal: str = ""
+    ) -> None:
+        """Raise NoRoom if this host, its principal, or all together would subscribe to too much."""
         holders = self._subscriptions.get(connection_id, {}).get(uri, ())
         if holder not in holders and not self._share(holder).has_room(uri, ONE_HOST):
             raise NoRoom("too many resources: unsubscribe from others first")
-        if not holders and not self._share(connection_id).has_room(uri, 1):
+        if holders:
+            return
+        whole = self._share(connection_id)
+        if not whole.has_room(uri, 1):
             raise NoRoom("hosts subscribe to too many resources of this server")
+        if principal and not self._share((connection_id, principal)).is_fair(uri, whole):
+            raise NoRoom("your hosts subscribe to too many resources of this server")
 
     def _share(self, whose: object) -> Share:
         return self._shares.get(whose) or Share()
 
-    def subscribe(self, connection_id: ConnectionId, uri: str, holder: object) -> None:
+    def subscribe(
+        self, connection_id: ConnectionId, uri: str, holder: object, principal: str = ""
+    ) -> None:
         holders = self._subscriptions.setdefault(connection_id, {}).setdefault(uri, set())
         if not holders:
             self._shares[connection_id].add(uri)
         if holder not in holders:
             holders.add(holder)
             self._shares[holder].add(uri)
+            self._principals[holder] = principal
+            self._count(connection_id, uri, principal)
+
+    def _count(self, connection_id: ConnectionId, uri: str, principal: str) -> None:
+        """One more host of this principal; the principal's share has each resource once."""
+        hosts = connection_id, principal, uri
+        self._hosts_of[hosts] += 1
+        if self._hosts_of[hosts] == 1:
+            self._shares[connection_id, principal].add(uri)
+
+    def _discount(self, connection_id: ConnectionId, uri: str, holder: object) -> None:
+        principal = self._principals[holder]
+        if holder not in self._shares:
+            del self._principals[holder]
+        hosts = connection_id, principal, uri
+        self._hosts_of[hosts] -= 1
+        if not self._hosts_of[hosts]:
+            del self._hosts_of[hosts]
+            self._remove_share((connection_id, principal), uri)
 
     def _remove_share(self, whose: object, uri: str) -> None:
         self._shares[whose].add(uri, -1)
@@ -164,6 +200,7 @@ class SubscriptionRegistry:
             return False
         holders.discard(holder)
         self._remove_share(holder, uri)
+        self._discount(connection_id, uri, holder)
         if holders:
             return False
         self._remove_share(connection_id, uri)
@@ -373,21 +410,21 @@ class ConnectionSubscriptions:
 
     # Resources
 
-    async def subscribe(self, uri: str, holder: object) -> None:
+    async def subscribe(self, uri: str, holder: object, principal: str = "") -> None:
         """Subscribe a host to a resource. Raises ServerError where the server refuses, and NoRoom."""
-        self._registry.require_room(self._connection_id, uri, holder)
+        self._registry.require_room(self._connection_id, uri, holder, principal)
         first = uri not in self._registry.uris(self._connection_id)
         if first and not self._modern:
             await self._subscribe_legacy(uri)
-            self._require_room_still(uri, holder)
-        self._registry.subscribe(self._connection_id, uri, holder)
+            self._require_room_still(uri, holder, principal)
+        self._registry.subscribe(self._connection_id, uri, holder, principal)
         if first and self._modern:
             await self._listen(self._registry.uris(self._connection_id)).ready()
 
-    def _require_room_still(self, uri: str, holder: object) -> None:
+    def _require_room_still(self, uri: str, holder: object, principal: str) -> None:
         """The same after the server has answered: others may have subscribed meanwhile."""
         try:
-            self._registry.require_room(self._connection_id, uri, holder)
+            self._registry.require_room(self._connection_id, uri, holder, principal)
         except NoRoom:
             if uri not in self._registry.uris(self._connection_id):
                 self.unsubscribed([uri])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Protocol
 
 from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.protocol.handshake import LEGACY
+from mcp_workbench.server import parse
 from mcp_workbench.server.http.access import (
     CLOSING,
     COUNTED,
@@ -30,11 +32,14 @@ from mcp_workbench.server.http.sessions import (
     LegacySessions,
 )
 from mcp_workbench.server.parse import Message
+from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.json_text import HUGE
+from mcp_workbench.transport.jsonrpc import Malformed
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import Undecided
@@ -182,6 +187,9 @@ class HttpFront:
             self._undecided_bytes -= len(request.body)
             if reply is not None:
                 response.plain(reply)
+        if reply is None and len(request.body) > HUGE:
+            for _ in self.read_ahead(request):
+                await asyncio.sleep(0)
         if reply is None and not response.over:  # a host that is gone waits for nothing
             self.handle(request, response)
 
@@ -283,6 +291,14 @@ class HttpFront:
             del self._endpoints[key]
 
     # Requests
+
+    def read_ahead(self, request: HttpRequest) -> Iterator[None]:
+        if not isinstance(request.admitted, Admitted) or jsonrpc.is_batch(request.body):
+            return
+        try:
+            request.read = yield from parse.read_body_in_steps(request.body)
+        except Malformed as error:
+            request.read = error.with_traceback(None)  # which would keep the body until collected
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if not isinstance(request.admitted, Admitted):

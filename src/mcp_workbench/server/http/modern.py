@@ -237,6 +237,14 @@ def _whole(digits: str) -> str:
     return f"-{plain}" if plain and digits[0] == "-" else plain
 
 
+def read_before(request: HttpRequest) -> Message:
+    """The message of a huge body, which was read in steps. Raises Malformed."""
+    read: Message | Malformed = request.read
+    if isinstance(read, Malformed):
+        raise read
+    return read
+
+
 # Exchanges
 
 
@@ -351,7 +359,8 @@ class ModernExchanges:
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         """Answer a request of a modern host that has passed the access checks."""
         try:
-            message = parse.read_body(request.body)
+            is_read = request.read is not None
+            message = read_before(request) if is_read else parse.read_body(request.body)
         except Malformed as error:
             response.plain(refused(400, str(error), id=error.id, code=error.code))
             return

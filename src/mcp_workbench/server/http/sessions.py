@@ -26,7 +26,7 @@ from mcp_workbench.server.http.access import (
     Principal,
     refused,
 )
-from mcp_workbench.server.http.modern import VERSION
+from mcp_workbench.server.http.modern import VERSION, read_before
 from mcp_workbench.server.http.streams import (
     SILENCE,
     EventStream,
@@ -378,7 +378,7 @@ class LegacySessions:
             self._post_batch(request, response)
             return
         try:
-            message = parse.read_body(body)
+            message = parse.read_body(body) if request.read is None else read_before(request)
         except Malformed as error:
             response.plain(refused(400, str(error), id=error.id, code=error.code))
             return

@@ -5,12 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
 
-from mcp_workbench.transport.json_text import HUGE, DepthScan, Pieces, joined, scanned
+from mcp_workbench.transport.json_text import (
+    HUGE,
+    DepthScan,
+    InSteps,
+    Pieces,
+    joined,
+    joined_in_steps,
+    scanned,
+)
 
 SMALL = 512  # bytes; smaller pieces of a body share a buffer
 HEAD_LINES = 128  # headers of a request
@@ -112,6 +120,8 @@ class HttpRequest:
     admitted: Any = None  # what the front determined from the head
     from_stranger = False  # who sent it is not known yet, although it is admitted
     asked = False  # whether somebody was asked who sent it
+    steps: Iterator[None] | None = None  # what is left to do before a huge body can be handled
+    read: Any = None  # what the front has read of a huge body
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
@@ -139,9 +149,15 @@ class HttpRequest:
             self._scan = scanned(self._scan, self.chunks, data)
 
     def close_body(self) -> None:
-        """Join the body: all of it has arrived."""
-        self.body = joined(self.chunks, self._scan)
-        self._scan = None
+        """Join the body: all of it has arrived. A huge one is joined in `steps`."""
+        scan, self._scan = self._scan, None
+        if scan is None:
+            self.body = joined(self.chunks, None)
+        else:
+            self.steps = self._joined(scan)
+
+    def _joined(self, scan: DepthScan) -> InSteps[None]:
+        self.body = yield from joined_in_steps(self.chunks, scan)
 
     def kept(self) -> HttpRequest:
         """Returns a copy that stays as it is when this object is used for the next request."""

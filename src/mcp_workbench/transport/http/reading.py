@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterator
 from typing import Protocol
 
 import httptools
@@ -51,6 +52,10 @@ class Front(Protocol):
 
     def still_admits(self, request: HttpRequest) -> bool:
         """Whether `admit` would decide the same for the same head: nothing that it depends on has changed."""
+        ...
+
+    def read_ahead(self, request: HttpRequest) -> Iterator[None]:
+        """Read a body above 4 MiB in several steps, before it is handled. Does not raise."""
         ...
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:

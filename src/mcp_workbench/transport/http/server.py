@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, cast
 
@@ -28,7 +28,6 @@ from mcp_workbench.transport.http.reading import (
     ReaderLimits,
     RequestReader,
 )
-from mcp_workbench.transport.json_text import HUGE
 from mcp_workbench.transport.stdio import JoinedWrites
 
 log = logging.getLogger(__name__)
@@ -117,15 +116,17 @@ class HttpConnection(RequestReader):
 
     def take(self, request: HttpRequest) -> None:
         self._taken += 1
-        is_light = self._taken <= AT_ONCE and len(request.body) <= HUGE  # to join it took a step
+        is_light = self._taken <= AT_ONCE and request.steps is None
         if self._response is None and not self._waiting and is_light:
             self._begin(request)
             return
+        if request.steps is not None:
+            request.steps = self._read_in_steps(request, request.steps)
         self._waiting.append(request)
         if len(self._waiting) > PIPELINED:
             self.deaf = True
             self.abort()
-        elif self._response is None:
+        elif self._response is None and len(self._waiting) == 1:  # else it is called already
             self.server.loop.call_soon(self._next)
 
     def _begin(self, request: HttpRequest) -> None:
@@ -161,8 +162,29 @@ class HttpConnection(RequestReader):
             self.idle_since = time.monotonic()  # uvloop's time stands still between two events
 
     def _next(self) -> None:
-        if self._waiting and self._response is None and not self._transport.is_closing():
+        """Begin the next request. One with a huge body is joined and read first, in steps of their own."""
+        if not self._waiting or self._response is not None or self._transport.is_closing():
+            return
+        request = self._waiting[0]
+        if request.steps is None:
             self._begin(self._waiting.popleft())
+        else:
+            self._read_on(request, request.steps)
+            self.server.loop.call_soon(self._next)
+
+    def _read_in_steps(self, request: HttpRequest, joining: Iterator[None]) -> Iterator[None]:
+        yield from joining
+        yield
+        yield from self.server.front.read_ahead(request)
+
+    def _read_on(self, request: HttpRequest, steps: Iterator[None]) -> None:
+        try:
+            next(steps)
+        except StopIteration:
+            request.steps = None
+        except Exception:  # our own bug fails this request only
+            log.exception("%s failed", request.method.decode())
+            request.steps, request.refused = None, OUR_FAULT
 
     def _linger(self) -> None:
         """Close our side only: a peer that is still sending would lose our response otherwise."""
@@ -181,7 +203,7 @@ class HttpConnection(RequestReader):
         """Close now if no request is in progress, otherwise after the response."""
         self.deaf = True
         self.lasting = False
-        if self._response is None:
+        if self._response is None and not self._waiting:
             self._transport.close()
 
     def tick(self, now: float) -> None:
