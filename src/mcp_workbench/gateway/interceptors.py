@@ -88,6 +88,9 @@ class Interceptor:
     failures_only = False  # `after` ignores results of tools that have not failed
     observes_only = False  # `after` changes no outcome: it is called after the answer was sent
     records = False  # likewise, but right before the answer is sent
+    # Of one that observes only: called instead of `after` for a result that was relayed as it is, with the moment at
+    # which the server's answer was there, if nobody else looks at it.
+    note_relayed: Callable[[Call, msgspec.Raw | bytes, float], None] | None = None
 
     def before(self, call: Call) -> Decision:
         """Called when the call is about to be sent on `call.route`; None lets it pass."""

@@ -66,6 +66,7 @@ class Route:
         "before",
         "connection",
         "method",
+        "note",
         "observers",
         "plain",
         "recorders",
@@ -86,6 +87,8 @@ class Route:
         self.connection = connection
         self.before = with_before(interceptors)
         self.after, self.recorders, self.observers = with_after(interceptors)
+        alone = len(self.observers) == 1 and not self.recorders
+        self.note = self.observers[0].note_relayed if alone else None
         nobody_looks = all(interceptor.failures_only for interceptor in self.after)
         self.plain = request.method == TOOLS_CALL and not connection.modern and nobody_looks
         self._pool = view.gateway.pool

@@ -143,6 +143,17 @@ class Documents:
         """Note the states of all servers. Whether one has changed."""
         return self._note(self._gateway.health())
 
+    def observe(self) -> tuple[bool, object]:
+        """Note the states of all servers. Whether one has changed, and what the first view shows without calls.
+
+        While nothing else happens, two of these are equal.
+        """
+        gateway = self._gateway
+        health = gateway.health()
+        catalogues = [connection.catalogue for connection in gateway.connected]
+        shown = health, catalogues, gateway.snapshot, gateway.warnings, self.url
+        return self._note(health), shown
+
     def _note(self, health: list[ServerHealth]) -> bool:
         at, live = now(), self._live()
         changed = [
