@@ -207,14 +207,14 @@ class CallMeter(Interceptor):
             call.passed
         )  # otherwise it went straight to its server
         ready = call.started + call.connecting
-        queue, *moments = _moments(ready, call.sent, call.answered, end, waited=waited)
+        queue, began, sent, answered = _moments(ready, call.sent, call.answered, end, waited=waited)
         if call.has_details:
             self._details[len(self._new)] = queue, call.connecting, call.is_resent, call.record
         size = _arguments_size(call.request)
         if not self._new:  # after each count, the first call comes here
             for listener in self._listeners:
                 listener()
-        self._new.append((kind, *moments, end, size, received))
+        self._new.append((kind, began, sent, answered, end, size, received))
         if len(self._new) >= BLOCK:
             self._count()
 

@@ -88,9 +88,6 @@ class Interceptor:
     failures_only = False  # `after` ignores results of tools that have not failed
     observes_only = False  # `after` changes no outcome: it is called after the answer was sent
     records = False  # likewise, but right before the answer is sent
-    # Of one that observes only: called instead of `after` for a result that was relayed as it is, with the moment at
-    # which the server's answer was there, if nobody else looks at it.
-    note_relayed: Callable[[Call, msgspec.Raw | bytes, float], None] | None = None
 
     def before(self, call: Call) -> Decision:
         """Called when the call is about to be sent on `call.route`; None lets it pass."""
@@ -99,6 +96,12 @@ class Interceptor:
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
         """Called once, after the call has ended; returns the outcome that its sender gets."""
         return outcome
+
+    def note_relayed(self, call: Call, result: msgspec.Raw | bytes, answered: float) -> None:
+        """Called in place of `after` if the result was relayed as it is, and nobody else looks at it.
+
+        For those that observe only. `answered` is when the server's answer was there.
+        """
 
     def close(self) -> None:
         """Called when the gateway closes: no more calls follow."""
@@ -153,6 +156,14 @@ def _failed(call: Call, *, may_have_run: bool) -> CallFailed:
 def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
     """Return those that look at a call before it is sent."""
     return tuple(i for i in interceptors if type(i).before is not Interceptor.before)
+
+
+def only_note(after: AfterCall) -> Callable[[Call, msgspec.Raw | bytes, float], None] | None:
+    """Return what notes a result that is relayed as it is, if that is all that is done after a call."""
+    if after.recorders or len(after.observers) != 1:
+        return None
+    (only,) = after.observers
+    return None if type(only).note_relayed is Interceptor.note_relayed else only.note_relayed
 
 
 class AfterCall(NamedTuple):

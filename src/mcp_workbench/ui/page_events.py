@@ -88,7 +88,7 @@ class PageEvents:
         self._timer: asyncio.TimerHandle | None = None  # that does
         self._earliest = 0.0  # when it may
         self._home_due = 0.0  # when the first view may be made again
-        self._home_calls = -1  # that were measured when it was made last
+        self._home_calls: int = -1  # that were measured when it was made last
         self._shown: object = None  # what it showed without calls
         self._rested = 0  # turns since then
         self._is_whole = True  # this turn sends figures that always change
