@@ -28,8 +28,7 @@ SERVER = ROOT / "tests/ui/page_server.py"
 BLOCK = 400  # calls of one block
 ROUNDS = 20  # blocks of each
 RATE = 1000  # calls per second, for the share of a core
-TURN = 1.0  # seconds
-AFTER = 0.3  # seconds until what was done in a turn has been shown
+TURN = 0.5  # seconds
 PATHS = (
     "home",
     "tools?toolbox=dev",
@@ -190,24 +189,20 @@ def calls_for(bench: Bench, seconds: float) -> int:
 def core_share(plain: Bench, paged: Bench, seconds: float) -> float:
     """What an open page adds in CPU time at RATE calls per second, in percent of a core.
 
-    They are called in turns, and the quietest turns are compared: whatever else runs on the machine makes a call
-    dearer, never cheaper. What is done for the page after a turn counts, too.
+    They are called in short turns, because a busy machine changes. What is done for the page after a turn
+    counts, too: all that a process has run since the beginning does.
     """
-    costs: tuple[list[float], list[float]] = ([], [])
+    benches = (plain, paged)
+    before = [bench.cpu() for bench in benches]
+    calls = [0, 0]
     for turn in range(max(round(seconds / TURN), 1)):
         for number in (0, 1) if turn % 2 else (1, 0):
-            bench = (plain, paged)[number]
-            before = bench.cpu()
-            calls = calls_for(bench, TURN)
-            time.sleep(AFTER)
-            costs[number].append((bench.cpu() - before) / calls)
-    quietest, middle = ([how(some) * 1e6 for some in costs] for how in (min, statistics.median))
-    more = (quietest[1] - quietest[0]) * RATE / 1e4
+            calls[number] += calls_for(benches[number], TURN)
+    time.sleep(1.0)
+    each = [(benches[n].cpu() - before[n]) / calls[n] for n in (0, 1)]
+    more = (each[1] - each[0]) * RATE * 100
     print(f"an open page adds {more:.2f} % of a core at {RATE} calls per second", end=" ")
-    print(
-        f"(CPU of a call in the quietest turn {quietest[0]:.0f} and {quietest[1]:.0f} µs", end=", "
-    )
-    print(f"median of turns {middle[0]:.0f} and {middle[1]:.0f})", flush=True)
+    print(f"(a call costs {each[0] * 1e6:.0f} µs of CPU without it)", flush=True)
     return more
 
 
@@ -226,7 +221,7 @@ def measured(tools: int, seconds: float, *, whole: bool) -> float:
         return core_share(plain, paged, seconds)
 
 
-def main(tools: int = 2000, seconds: int = 20, runs: int = 5) -> None:
+def main(tools: int = 2000, seconds: int = 10, runs: int = 7) -> None:
     shares = [measured(tools, seconds, whole=not run) for run in range(runs)]
     print(f"median of {runs} runs: {statistics.median(shares):.2f} % of a core")
 

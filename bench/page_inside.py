@@ -3,8 +3,8 @@
     python bench/page_inside.py [SECONDS [RUNS]]
 
 `bench/page.py` compares two processes, which needs a quiet machine. Here the process itself times what it does only because
-a page is open: after each call, and four times a second for the page. Times of calls are medians, so that it does not matter
-if the process was interrupted in some; those of the page are CPU times.
+a page is open: after each call (before its answer there is one look at the clock), and in each turn for the page. Of the
+calls, the slowest thousandth is left out, in which the process was interrupted; the times of the page are CPU times.
 """
 
 from __future__ import annotations
@@ -21,44 +21,35 @@ from page import RATE, Bench, Page, calls_for
 
 _PROGRAM = """
 import atexit, json, statistics, sys, time
-import mcp_workbench.server.host_calls as host_calls
 from mcp_workbench.cli.main import main
+from mcp_workbench.gateway.call_meter import CallMeter
 from mcp_workbench.ui.page_events import PageEvents
 
-clock, observe, send = time.perf_counter, host_calls.observe, PageEvents._send
-Relayed = host_calls.Relayed
-before, after, turns, empty = [], [], [], []
+clock, note, send = time.perf_counter, CallMeter.note_relayed, PageEvents._send
+after, turns, empty = [], [], []
 
-def timed(observers, call, outcome):
+def timed(self, call, result, answered):
     began = clock()
-    observe(observers, call, outcome)
+    note(self, call, result, answered)
     after.append(clock() - began)
 
-def timed_outcome(result):
-    began = clock()
-    time.monotonic()  # the moment of the answer, which is noted right before
-    relayed = Relayed(result)
-    before.append(clock() - began)
-    return relayed
-
-async def timed_send(self, turn):
+async def timed_send(self):
     began = time.thread_time()
-    await send(self, turn)
+    await send(self)
     turns.append(time.thread_time() - began)
 
 def report():
     for _ in range(10000):
         began = clock()
         empty.append(clock() - began)
-    own = statistics.median(empty)
-    usual = sorted(after)[: int(len(after) * 0.999)]  # with those that count a batch
-    parts = statistics.median(before) - own, sum(usual) / len(usual) - own, sum(turns) / len(after)
+    usual = sorted(after)[: int(len(after) * 0.999)]
+    parts = sum(usual) / len(usual) - statistics.median(empty), sum(turns) / len(after)
     with open(sys.argv.pop(), "w") as file:
         json.dump([part * 1e6 for part in parts], file)
 
 out = sys.argv[-1]
 sys.argv = ["mcp-workbench", *sys.argv[1:-1]]
-host_calls.observe, host_calls.Relayed, PageEvents._send = timed, timed_outcome, timed_send
+CallMeter.note_relayed, PageEvents._send = timed, timed_send
 atexit.register(lambda: (sys.argv.append(out), report()))
 sys.exit(main())
 """
@@ -78,7 +69,7 @@ class TimedBench(Bench):
 
 
 def measured(seconds: float) -> list[float]:
-    """Microseconds per call: before its answer, after it, and for the page."""
+    """Microseconds per call: after its answer, and for the page."""
     with tempfile.TemporaryDirectory() as folder:
         bench = TimedBench(Path(folder, "paged"), 2000, "--ui")
         try:
@@ -98,12 +89,9 @@ def measured(seconds: float) -> list[float]:
 def main(seconds: int = 6, runs: int = 5) -> None:
     sums: list[float] = []
     for _ in range(runs):
-        before, after, page = measured(seconds)
-        sums.append(before + after + page)
-        print(
-            f"{before:.1f} µs before the answer, {after:.1f} after it, {page:.1f} for the page",
-            end=" ",
-        )
+        after, page = measured(seconds)
+        sums.append(after + page)
+        print(f"{after:.1f} µs after the answer, {page:.1f} for the page", end=" ")
         print(f"= {sums[-1]:.1f} µs per call")
     median = statistics.median(sums)
     print(

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
+import msgspec
 import pytest
 
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.call_meter import CallMeter
+from mcp_workbench.gateway.calls import Call
+from mcp_workbench.gateway.interceptors import CallOutcome, Interceptor
 from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, spec, tool
 from tests.kit.http_host import port
@@ -126,3 +129,34 @@ async def test_a_look_of_somebody_who_polls_ends_by_itself() -> None:
         meter.look_for(0.01)
         assert meter.is_on
         await until(lambda: not meter.is_on)
+
+
+class Broken(Interceptor):
+    """Fails whenever it is shown a result."""
+
+    observes_only = True
+
+    def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
+        raise RuntimeError
+
+    def note_relayed(self, call: Call, result: msgspec.Raw | bytes, answered: float) -> None:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_an_observer_that_fails_after_the_answer_costs_no_call(
+    is_alone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with port() as opened:
+        session = await opened.open()
+        peer = await opened.connect()
+        gateway = opened.front.gateway
+        gateway.intercept(Broken())
+        if not is_alone:
+            gateway.meter.look()
+        for _ in range(2):
+            peer.send(session.request(session.ask("tools/call", use_tool("fixture", "echo"))))
+            assert (await peer.answer()).status == 200
+        await until(lambda: caplog.text.count("failed after a call") == 2)
+
+        assert gateway.meter.calls == (0 if is_alone else 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -25,6 +25,7 @@ from mcp_workbench.core.call_stats import (
 )
 from mcp_workbench.core.ended_calls import (
     BLOCK,
+    CallBatch,
     CallKind,
     CallNames,
     Details,
@@ -33,6 +34,7 @@ from mcp_workbench.core.ended_calls import (
 )
 
 times = st.floats(0, 100)
+Measured = tuple[CallKind, float, float, float, int, int]  # its numbers up to the details
 
 
 def kind(*, is_configured: bool = True, is_tool: bool = True, **more: object) -> CallKind:
@@ -46,15 +48,27 @@ ECHO = kind()
 
 def call(
     kind: CallKind = ECHO, ended: float = 1.0, server: float = 0.002, own: float = 0.0001
-) -> EndedCall:
+) -> Measured:
     return kind, ended, server, own, 10, 400
 
 
-def counted(*calls: EndedCall, details: Mapping[int, Details] | None = None) -> CallStats:
+def noted(ended: float = 1.0) -> EndedCall:
+    """A call of 2 ms at its server and 0.1 ms of ours, as the meter notes it."""
+    return ECHO, ended - 0.0021, ended - 0.002, ended, ended, 10, 400
+
+
+def batch(calls: Sequence[Measured], details: Mapping[int, Details]) -> CallBatch:
+    """These calls; details are by their place."""
+    kinds, *columns = zip(*calls, strict=True)
+    rows = [details.get(place, (0.0, 0.0, False, 0)) for place in range(len(calls))]
+    return CallBatch(1, kinds, (*columns, *zip(*rows, strict=True)))
+
+
+def counted(*calls: Measured, details: Mapping[int, Details] | None = None) -> CallStats:
     """Figures of these calls, in the order of their ends."""
     stats = CallStats()
     if calls:
-        stats.count(EndedCalls().add(calls, details or {}))
+        stats.count(batch(calls, details or {}))
     return stats
 
 
@@ -149,10 +163,10 @@ def test_it_does_not_matter_how_many_calls_are_counted_at_once(
         for place, (which, seconds, _) in enumerate(calls)
     ]
     details = {place: (1.0, 0.5, True, 7) for place, (*_, waited) in enumerate(calls) if waited}
-    one_by_one, numbered = CallStats(), EndedCalls()
+    one_by_one = CallStats()
     for place, one in enumerate(ended):
         some = {0: details[place]} if place in details else {}
-        one_by_one.count(numbered.add([one], some))
+        one_by_one.count(batch([one], some))
 
     together = counted(*ended, details=details).snapshot()
     alone = one_by_one.snapshot()
@@ -180,8 +194,8 @@ def numbers_of(ended: EndedCalls, after: int = 0, most: int = 99) -> list[int]:
 
 def test_recent_calls_are_the_newest_and_are_read_on_from_a_number() -> None:
     kept = EndedCalls(1, keep=3)
-    kept.add([call()], {})
-    kept.add([call()] * 4, {3: (0.5, 0.25, True, 42)})
+    kept.add([noted()], {})
+    kept.add([noted()] * 4, {3: (0.5, 0.25, True, 42)})
 
     assert (numbers_of(kept), kept.last) == ([4, 5, 6], 6)
     assert numbers_of(kept, after=5) == [6]
@@ -189,7 +203,9 @@ def test_recent_calls_are_the_newest_and_are_read_on_from_a_number() -> None:
     assert numbers_of(kept, most=2) == [5, 6]
     newest = kept.find(6)
     assert newest is not None
-    assert (newest.names.tool, newest.result_tokens, newest.seconds) == ("echo", 100, 0.7521)
+    assert (newest.names.tool, newest.result_tokens) == ("echo", 100)
+    times = (newest.at_server, newest.workbench, newest.seconds)
+    assert times == pytest.approx((0.002, 0.0001, 0.7521))
     assert (newest.queue, newest.start, newest.is_resent, newest.record) == (0.5, 0.25, True, 42)
     assert kept.find(3) is kept.find(7) is None
     assert numbers_of(EndedCalls(9)) == []
@@ -202,7 +218,7 @@ def test_what_is_kept_is_found_by_its_number_however_it_came(
     kept = EndedCalls(keep=2 * BLOCK)
     for size in sizes:
         first = kept.last + 1
-        kept.add([call(ended=float(first + place)) for place in range(size)], {})
+        kept.add([noted(float(first + place)) for place in range(size)], {})
 
     oldest = max(sum(sizes) - 2 * BLOCK, 0)
     wanted = list(range(max(oldest, after, sum(sizes) - most) + 1, sum(sizes) + 1))

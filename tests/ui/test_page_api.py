@@ -8,12 +8,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mcp_workbench.app import following
 from mcp_workbench.config.load import load_config
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import Snapshot, ToolIdentifier
+from mcp_workbench.ui import page_events
 from mcp_workbench.ui.page_api import PageApi
+from mcp_workbench.ui.page_calls import try_tool
+from mcp_workbench.ui.page_documents import Documents, Home
 from mcp_workbench.ui.page_events import PageEvents
 from tests.kit.config import config_file, demo_server, program_entry, write_config
 from tests.kit.http_host import Peer
@@ -53,6 +57,8 @@ async def test_home_says_which_server_is_broken_and_what_to_do(tmp_path: Path) -
     assert bad["reason"].startswith("command not found: no-such-program")
     assert bad["fix"]["text"] == "install no-such-program, or write its absolute path"
     assert bad["fix"]["command"] == "mcp-workbench doctor dev/bad"
+    assert bad["fix"]["place"] == "toolboxes.dev.mcpServers.bad"
+    assert bad["fix"]["file"] == str(tmp_path / "workbench-config.json")
     assert (good["tools"], good["reason"]) == (4, "")
 
 
@@ -414,6 +420,58 @@ async def test_an_open_page_follows_states_and_calls(tmp_path: Path) -> None:
     assert (calls["run"], calls["first"], later["first"]) == (later["run"], 1, 2)
     assert (figures["calls"], figures["errors"]) == (2, 0)
     assert {one["tool"] for one in figures["unused"]} == {"echo", "fail"}
+
+
+async def test_what_happens_after_a_silence_is_shown_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_events, "LOOK", 3600.0)  # nothing is looked at by itself
+    servers = {"basics": demo_server(), "h": program_entry(SERVER, "hostile")}
+    async with opened_page(loaded(tmp_path, servers)) as visitor:
+        first = await following_page(visitor, "topics=home,calls")
+        await message(first, "home")
+        tool = ToolIdentifier("dev", "basics", "now")
+        await try_tool(visitor.gateway.view, tool, msgspec.Raw(b"{}"))  # not through the API
+        calls = await message(first, "calls")
+        second = await following_page(visitor, "topics=home,server&toolbox=dev&server=h")
+        await message(second, "home")
+        before = await message(second, "server")
+        await visitor.act("restart", {"toolbox": "dev", "server": "h"})
+        await visitor.act("start", {})
+        while not (after := await message(second, "server"))["stderr"]:
+            pass
+
+    assert [row["tool"] for row in named(calls)] == ["now"]
+    assert before["stderr"] == []
+    assert after["timeline"] != before["timeline"]
+
+
+async def test_the_first_view_is_seldom_made_while_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    home, observe = Documents.home, Documents.observe
+
+    async def counted_home(self: Documents) -> Home:
+        made.append("home")
+        return await home(self)
+
+    def counted_observe(self: Documents) -> tuple[bool, object]:
+        made.append("look")
+        return observe(self)
+
+    monkeypatch.setattr(Documents, "home", counted_home)
+    monkeypatch.setattr(Documents, "observe", counted_observe)
+
+    async def has_rested() -> bool:
+        return made.count("look") >= 4 * page_events.REST
+
+    async with opened_page(loaded(tmp_path, {"basics": demo_server()})) as visitor:
+        peer = await following_page(visitor, "topics=home")
+        await message(peer, "home")
+        await eventually_read(has_rested)
+
+    assert 4 <= made.count("home") <= 6
 
 
 async def test_nothing_is_measured_before_a_page_is_open(tmp_path: Path) -> None:

@@ -70,6 +70,10 @@ def test_a_person_finds_what_is_broken_why_and_what_to_do(
         assert "install no-such-program, or write its absolute path" in text
         assert "DATABASE_URL is not set here" in text
         assert "mcp-workbench doctor dev/search" in text
+        entry = "toolboxes.dev.mcpServers.search in the configuration file"
+        assert f"Its entry is {entry} ~/workbench-config.json" in text
+        advice = "start it again in the terminal in which you typed export"
+        assert advice in page.text("main")
         assert "not known yet whether" not in page.text("main")
         assert page.complaints() == []
 

@@ -24,6 +24,7 @@ from mcp_workbench.core.ended_calls import (
     CallBatch,
     CallKind,
     Columns,
+    is_zero,
 )
 
 PHASES = ("queue", "start", "server", "workbench")
@@ -160,10 +161,15 @@ class _Series:
         queue, start = columns[QUEUE], columns[START]
         server, own = columns[AT_SERVER], columns[WORKBENCH]
         total: Iterable[float] = map(add, server, own)
-        if any(queue) or any(start):  # most calls wait for nothing
+        if is_zero(queue) and is_zero(start):  # most calls wait for nothing
+            for buckets in self.buckets[:2]:
+                buckets[0] += len(server)
+        else:
             total = map(add, total, map(add, queue, start))
-        for number, seconds in enumerate((queue, start, server, own)):
-            self._count_phase(number, seconds)
+            self._count_phase(0, queue)
+            self._count_phase(1, start)
+        self._count_phase(2, server)
+        self._count_phase(3, own)
         return self._count_phase(len(PHASES), total)
 
     def _count_phase(self, number: int, seconds: Iterable[float]) -> float:

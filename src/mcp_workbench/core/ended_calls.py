@@ -7,7 +7,7 @@ have something else by the time of the next one. Everything else (columns, count
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import itemgetter, sub
 from sys import byteorder
 from typing import Any
 
@@ -82,8 +82,9 @@ class RecentCall(msgspec.Struct, frozen=True):
         return self.result_bytes // BYTES_PER_TOKEN
 
 
-# A call as it is noted: what kind it is of, and its numbers up to the details.
-EndedCall = tuple[CallKind, float, float, float, int, int]
+# A call as it is noted: what kind it is of; when it began after all waiting, was sent, was answered by its server, and ended;
+# and the bytes of its arguments and of its result.
+EndedCall = tuple[CallKind, float, float, float, float, int, int]
 Details = tuple[float, float, bool, int]
 Columns = tuple[Sequence[float], ...]  # one for each of FIELDS
 
@@ -146,6 +147,13 @@ def _call(number: int, kind: CallKind, numbers: Sequence[float]) -> RecentCall:
     )
 
 
+def is_zero(column: Sequence[float]) -> bool:
+    """Whether all of these are 0, as details mostly are."""
+    if isinstance(column, array):
+        return column.tobytes() == bytes(column.itemsize * len(column))
+    return not any(column)
+
+
 def low_byte_first(numbers: "array[Any]") -> bytes:
     """The memory of these numbers, in the byte order of browsers."""
     if byteorder == "big":  # pragma: no cover - not on the machines of the tests
@@ -195,7 +203,10 @@ class EndedCalls:
 
         `details` are by the place of the call in `calls`.
         """
-        kinds, *columns = zip(*calls, strict=True)
+        kinds, began, sent, answered, ended, arguments, results = zip(*calls, strict=True)
+        at_server = tuple(map(sub, answered, sent))
+        own = tuple(map(sub, map(sub, ended, began), at_server))
+        columns = ended, at_server, own, arguments, results
         none = array("d", bytes(8 * len(calls)))
         more = [none] * (len(FIELDS) - len(columns))
         if details:

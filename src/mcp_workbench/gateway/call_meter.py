@@ -30,6 +30,8 @@ from mcp_workbench.gateway.interceptors import CallOutcome, Interceptor, Relayed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import msgspec
+
     from mcp_workbench.core.call_request import CallRequest
     from mcp_workbench.gateway.calls import Call
     from mcp_workbench.gateway.workbench import Gateway
@@ -72,6 +74,7 @@ class CallMeter(Interceptor):
         self._route: object = _NOBODY
         self._session: Any = None
         self._kind = _NO_KIND
+        self._listeners: tuple[Callable[[], None], ...] = ()
         self._looks = 0
         self._watches = 0  # looks that want single calls
         self._stop: Callable[[], None] = _nothing
@@ -126,6 +129,15 @@ class CallMeter(Interceptor):
             self._lease()
         self._lease = self._lease_timer = None
 
+    def on_news(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` with the first call that nobody was shown yet. Returns what ends that."""
+        self._listeners += (listener,)
+
+        def end() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return end
+
     def close(self) -> None:
         if self._lease_timer is not None:
             self._lease_timer.cancel()
@@ -168,23 +180,22 @@ class CallMeter(Interceptor):
     # Measuring
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
+        if type(outcome) is Relayed:
+            self.note_relayed(call, outcome.result, call.answered)
+        else:
+            self._note(call, outcome, monotonic())
+        return outcome
+
+    def note_relayed(self, call: Call, result: msgspec.Raw | bytes, answered: float) -> None:
         end = monotonic()
-        if (
-            call.route is not self._route
-            or call.session is not self._session
-            or type(outcome) is not Relayed
-            or call.has_details
-        ):
-            self._note(call, outcome, end)
-            return outcome
-        at_server = call.answered - call.sent
-        own = end - call.started - at_server
-        arguments = len(call.request.params.get("arguments", b""))
-        new, received = self._new, len(outcome.result)
-        new.append((self._kind, end, at_server, own, arguments, received))
+        if call.route is not self._route or call.session is not self._session or call.has_details:
+            call.answered = answered
+            self._note(call, Relayed(result), end)
+            return
+        new, size = self._new, len(call.request.params["arguments"])
+        new.append((self._kind, call.started, call.sent, answered, end, size, len(result)))
         if len(new) >= BLOCK:
             self._count()
-        return outcome
 
     def _note(self, call: Call, outcome: CallOutcome, end: float) -> None:
         """Note a call that has something to look at."""
@@ -196,11 +207,14 @@ class CallMeter(Interceptor):
             call.passed
         )  # otherwise it went straight to its server
         ready = call.started + call.connecting
-        queue, at_server, own = _parts(ready, call.sent, call.answered, end, waited=waited)
+        queue, began, sent, answered = _moments(ready, call.sent, call.answered, end, waited=waited)
         if call.has_details:
             self._details[len(self._new)] = queue, call.connecting, call.is_resent, call.record
         size = _arguments_size(call.request)
-        self._new.append((kind, end, at_server, own, size, received))
+        if not self._new:  # after each count, the first call comes here
+            for listener in self._listeners:
+                listener()
+        self._new.append((kind, began, sent, answered, end, size, received))
         if len(self._new) >= BLOCK:
             self._count()
 
@@ -238,18 +252,18 @@ class CallMeter(Interceptor):
         return kind
 
 
-def _parts(
+def _moments(
     ready: float, sent: float, answered: float, end: float, *, waited: bool
-) -> tuple[float, float, float]:
-    """Seconds in the queue, at the server, and with us. `ready` is when nothing more had to start."""
+) -> tuple[float, float, float, float]:
+    """Seconds in the queue, and when it began to be ours, was sent, and was answered.
+
+    `ready` is when nothing more had to start.
+    """
     if not sent:
-        return (end - ready, 0.0, 0.0) if waited else (0.0, 0.0, end - ready)
+        return (end - ready, end, end, end) if waited else (0.0, ready, end, end)
     if answered < sent:
         answered = end
-    own = end - answered
-    if waited:
-        return sent - ready, answered - sent, own
-    return 0.0, answered - sent, own + sent - ready
+    return (sent - ready, sent, sent, answered) if waited else (0.0, ready, sent, answered)
 
 
 def _arguments_size(request: CallRequest) -> int:

@@ -23,6 +23,7 @@ from mcp_workbench.gateway.interceptors import (
     Wait,
     decide,
     decide_later,
+    only_note,
     with_after,
     with_before,
 )
@@ -66,6 +67,7 @@ class Route:
         "before",
         "connection",
         "method",
+        "note",
         "observers",
         "plain",
         "recorders",
@@ -85,7 +87,9 @@ class Route:
         self.method = request.method
         self.connection = connection
         self.before = with_before(interceptors)
-        self.after, self.recorders, self.observers = with_after(interceptors)
+        looking = with_after(interceptors)
+        self.after, self.recorders, self.observers = looking
+        self.note = only_note(looking)
         nobody_looks = all(interceptor.failures_only for interceptor in self.after)
         self.plain = request.method == TOOLS_CALL and not connection.modern and nobody_looks
         self._pool = view.gateway.pool

@@ -116,7 +116,7 @@ class PageApi:
                 response.plain(ELSEWHERE)
                 return
             if write := self._writes.get(path):
-                work = partial(write, bytes(request.body))
+                work = partial(self._write, write, bytes(request.body))
         elif read := self._reads.get(path):
             work = partial(read, _query(request))
         if work is None:
@@ -143,6 +143,11 @@ class PageApi:
 
     def close(self) -> None:
         self._events.close()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether a page is open."""
+        return self._events.is_running
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -214,6 +219,13 @@ class PageApi:
         return connections(self._snapshot, self.documents.url)
 
     # Doing
+
+    async def _write(self, write: Callable[[bytes], Awaitable[Any]], body: bytes) -> Any:
+        """Do it, and have what it changed shown soon."""
+        try:
+            return await write(body)
+        finally:
+            self._events.news()
 
     async def _call(self, body: bytes) -> Any:
         trial = _decoded(body, Trial)

@@ -45,6 +45,8 @@ class Fix(msgspec.Struct, frozen=True):
 
     text: str = ""
     command: str = ""
+    place: str = ""  # of its entry in the file, if that may have to be changed
+    file: str = ""
 
 
 class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -143,6 +145,17 @@ class Documents:
         """Note the states of all servers. Whether one has changed."""
         return self._note(self._gateway.health())
 
+    def observe(self) -> tuple[bool, object]:
+        """Note the states of all servers. Whether one has changed, and what the first view shows without calls.
+
+        While nothing else happens, two of these are equal.
+        """
+        gateway = self._gateway
+        health = gateway.health()
+        catalogues = [connection.catalogue for connection in gateway.connected]
+        shown = health, catalogues, gateway.snapshot, gateway.warnings, self.url
+        return self._note(health), shown
+
     def _note(self, health: list[ServerHealth]) -> bool:
         at, live = now(), self._live()
         changed = [
@@ -219,7 +232,8 @@ class Documents:
         if fix is None:
             if len(self._fixes) >= FIXES:
                 self._fixes.clear()
-            fix = self._fixes[key] = _fix(spec, reason, self._gateway.pool.context.environ)
+            environ, file = self._gateway.pool.context.environ, self._gateway.snapshot.origin
+            fix = self._fixes[key] = _fix(spec, reason, environ, _shown(file, environ))
         return fix
 
     def _toolboxes(self, servers: tuple[ServerLine, ...]) -> list[ToolboxLine]:
@@ -313,16 +327,19 @@ def _era(live: list[Connection]) -> str:
     return ("modern" if live[0].modern else "legacy") if live else ""
 
 
-def _fix(spec: ServerSpec, reason: str, environ: Mapping[str, str]) -> Fix:
+def _fix(spec: ServerSpec, reason: str, environ: Mapping[str, str], file: str) -> Fix:
+    """What to do. `file` is the configuration file as it is shown; empty: there is none."""
+    place = spec.place if file else ""
     if reason.startswith("quarantined"):
         command = f"mcp-workbench lock diff {spec.address}"
         return Fix("see what it defines, and approve it at a terminal", command)
     if reason.startswith("sandbox: ") and (found := _SANDBOX.search(reason)):
-        return Fix(found[1])
+        return Fix(found[1], "", place, file)
     if command := _COMMAND.search(reason):
         text = "sign in to it" if command[1].startswith("mcp-workbench login") else "run this"
         return Fix(text, command[1])
-    return Fix(fix_of(spec, reason, environ), f"mcp-workbench doctor {spec.address}")
+    text, command = fix_of(spec, reason, environ), f"mcp-workbench doctor {spec.address}"
+    return Fix(text, command, place, file)
 
 
 def _sign_in(spec: ServerSpec, line: ServerLine) -> str:

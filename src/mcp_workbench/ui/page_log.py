@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -40,6 +40,7 @@ class ServerLog(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.number = 0
+        self.on_line: Callable[[], None] = lambda: None  # in whatever thread
         self._lines: dict[str, deque[LogLine]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -55,6 +56,7 @@ class ServerLog(logging.Handler):
             lines = self._lines[address] = deque(maxlen=LINES)
         self.number += 1
         lines.append(LogLine(self.number, record.created, text, ours=not server))
+        self.on_line()
 
     def lines(self, address: ServerAddress, after: int = 0) -> list[LogLine]:
         """The lines of a server that are newer than this number."""

@@ -19,14 +19,14 @@ from mcp_workbench.core.call_stats import (
     ToolFigures,
     merged,
 )
-from mcp_workbench.core.ended_calls import FIELDS, CallBatch, CallNames, low_byte_first
+from mcp_workbench.core.ended_calls import FIELDS, CallBatch, CallNames, is_zero, low_byte_first
 from mcp_workbench.gateway.call_meter import CallMeter
 from mcp_workbench.ui.page_sessions import now
 from mcp_workbench.ui.page_tools import ServerTools
 
 TOP = 25  # tools in a list
 UNUSED = 200  # tools in the list of those that were never used
-BATCH = 2500  # calls of one message
+BATCH = 5000  # calls of one message
 RUN = int.from_bytes(os.urandom(6))
 
 
@@ -109,9 +109,10 @@ def call_rows(calls: CallBatch, total: int) -> CallRows:
     places = array("H", map(index.__getitem__, calls.kinds))
     names = tuple(kind.names for kind in order)
     columns = {
-        name: column for name, column in zip(FIELDS, calls.columns, strict=True) if any(column)
+        name: column
+        for name, column in zip(FIELDS, calls.columns, strict=True)
+        if name != "record" and not is_zero(column)  # that of the audit is of no use for the page
     }
-    columns.pop("record", None)  # of the audit; the page has no use for it
     numbers = b"".join(low_byte_first(array("d", column)) for column in columns.values())
     return CallRows(
         RUN,

@@ -191,7 +191,8 @@ class PageRoutes:
         return self._files.index(renewed, compressed=compressed)
 
     def tick(self, at: float) -> None:
-        self._api.documents.observe_now()
+        if not self._api.is_followed:  # otherwise that is done for the open page
+            self._api.documents.observe_now()
 
     def stop(self) -> None:
         """End what is open: the port is about to close."""

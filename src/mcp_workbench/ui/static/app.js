@@ -355,7 +355,9 @@ function Home() {
       <strong>Start all and check</strong> finds out, and shows what is broken, why, and how to repair it.</span></p>`}
     ${it.warnings.map(text => html`<${Problem} kind="doubtful" text=${text} />`)}
     ${ill.length > 0 && html`<section aria-labelledby="attention">
-      <h2 id="attention">Needs attention <small>after a repair press Restart; after an export, start the workbench again in that terminal</small></h2>
+      <h2 id="attention">Needs attention <small>after a repair press Restart</small></h2>
+      ${ill.some(one => /\bexport \w/.test(one.fix.text)) && html`<p class="hint"><${Icon} name="eye" /> <span>A variable that you <code>export</code> reaches only what is started later in the same terminal. So stop the workbench,
+        and start it again in the terminal in which you typed <code>export</code>.</span></p>`}
       <ul class="ills">${ill.map(one => html`<${Ill} key=${`${one.toolbox}/${one.server}`} it=${one} />`)}</ul>
     </section>`}
     <div class="cards">
@@ -413,6 +415,7 @@ export function Why({it}) {
   return html`<dl class="why">
     <dt>Why</dt><dd class="mono">${it.reason || "it gives no reason"}</dd>
     ${(it.fix.text || it.fix.command) && html`<dt>Fix</dt><dd>${it.fix.text && html`<div>${it.fix.text}${login && away && html`: <a class="button" href=${to("server", it.toolbox, it.server)}>Sign in …</a>`}</div>`}
+      ${it.fix.file && html`<div class="faint">Its entry is ${it.fix.place && html`<span class="mono">${it.fix.place}</span> in `}the configuration file <span class="mono">${it.fix.file}</span></div>`}
       ${it.fix.command && html`<${Copy} text=${it.fix.command} label=${!it.fix.text ? "" : login ? "does the same in a terminal" : it.fix.command.startsWith("mcp-workbench doctor ") ? "run in a terminal for more" : "in a terminal"} />`}</dd>`}
   </dl>`;
 }
