@@ -192,7 +192,7 @@ class CallMeter(Interceptor):
             call.answered = answered
             self._note(call, Relayed(result), end)
             return
-        new, size = self._new, len(call.request.params["arguments"])
+        new, size = self._new, len(call.request.params.get("arguments", b""))
         new.append((self._kind, call.started, call.sent, answered, end, size, len(result)))
         if len(new) >= BLOCK:
             self._count()
