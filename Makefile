@@ -17,7 +17,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cost test-quick coverage mutants docs fuzz check format peers peers-apps peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
+.PHONY: help run prepared test test-cost test-quick coverage mutants docs fuzz check format peers peers-apps peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,8 @@ $(SUITE)/sdk/.ready: tests/conformance/official.py $(VENV)/.dev
 	  --no-binary mcp --dest $(SUITE)/sdk mcp==$$version && tar xzf $(SUITE)/sdk/mcp-$$version.tar.gz \
 	  -C $(SUITE)/sdk mcp-$$version/examples/servers/everything-server || exit 1; done
 	@touch $@
+
+prepared: $(VENV)/.peers $(SDK1)/.ready $(SUITE)/.ready $(SUITE)/sdk/.ready $(UI)/.ready
 
 run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
 	@$(BIN)/mcp-workbench tour
