@@ -291,9 +291,9 @@ async def test_a_busy_server_is_left_to_the_limits() -> None:
         assert "limits.callsPerServer" in texts(await talking.result("echo"))[0]
 
 
-async def test_one_tool_written_in_a_thousand_ways_costs_no_memory() -> None:
+async def test_one_tool_written_in_hundreds_of_ways_costs_no_memory() -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        for spaces in range(2 * MOST_ROUTES):
+        for spaces in range(MOST_ROUTES + 8):
             wide = talking.use("echo").replace(b'"server":', b'"server":' + b" " * spaces)
             assert talking.sent(wide)
             await talking.answer()
