@@ -19,6 +19,8 @@ if sys.platform == "win32":
 
 from tests.kit.terminal import terminal
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 def on_terminal(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
     """Status and screen of a run with all streams on a terminal."""
