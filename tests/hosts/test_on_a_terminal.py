@@ -19,6 +19,8 @@ if sys.platform == "win32":
 
 from tests.kit.terminal import Terminal, terminal
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 CURSOR = FILES["cursor"][0]
 QUESTION = "write this? [y/N]"
 
