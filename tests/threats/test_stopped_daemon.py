@@ -55,7 +55,7 @@ def test_a_host_goes_on_by_itself_and_only_one_is_left_to_read_its_pipes(
 
 
 def test_a_host_that_leaves_a_stopped_workbench_is_let_go(tmp_path: Path) -> None:
-    with stoppable(tmp_path) as bench, bench.host(real=True, **SOON) as host:
+    with stoppable(tmp_path) as bench, bench.host(modern=False, real=True, **SOON) as host:
         host.handshake()
         os.kill(bench.pid, signal.SIGSTOP)
         host.close()
