@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
+from tests.kit import forked
 from tests.kit.clock import eventually
 from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
 from tests.kit.config import demo_server, entry, toolbox, write_config
@@ -60,7 +61,7 @@ def test_a_folder_that_is_gone_is_no_reason_to_fall_over(tmp_path: Path) -> None
     assert f"  --> {file}:2:3   toolMode\n" in err
 
 
-@pytest.mark.usefixtures("short_deadlines")  # its server never leaves by itself
+@pytest.mark.usefixtures("short_deadlines", "forked_commands")  # its server never leaves by itself
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("command", ["tools dev/stubborn", "call dev/stubborn/hang"])
 def test_a_command_that_is_told_to_end_leaves_no_server_behind(
@@ -70,9 +71,9 @@ def test_a_command_that_is_told_to_end_leaves_no_server_behind(
     mute = "hang_list" if command.startswith("tools") else "no_eof_exit"
     server = entry("ignore_term", "no_eof_exit", mute, env={"PIDFILE": str(pids)})
     write_config(tmp_path, toolbox("dev", stubborn=server))
-    process = subprocess.Popen(
-        [*COMMAND, *command.split()], cwd=tmp_path, env=environ(), stderr=subprocess.PIPE
-    )
+    env = environ()
+    argv = [*forked.command(env), *command.split()]
+    process = subprocess.Popen(argv, cwd=tmp_path, env=env, stderr=subprocess.PIPE)
     eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
 
     process.send_signal(told)

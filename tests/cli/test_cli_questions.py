@@ -17,6 +17,8 @@ if sys.platform == "win32":
 
 from tests.kit.terminal import Terminal, terminal
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 Json = dict[str, Any]
 
 # A legacy server whose one tool asks what the first argument of it says, and tells the answer. It

@@ -19,6 +19,8 @@ if sys.platform == "win32":
 
 from tests.kit.terminal import terminal
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 def on_terminal(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
     """Status and screen of a run with all streams on a terminal."""
@@ -108,12 +110,14 @@ def test_a_long_remedy_is_broken_where_the_terminal_ends(tmp_path: Path) -> None
 
 
 def test_doctor_says_whom_it_waits_for(tmp_path: Path) -> None:
-    sleepy = {"command": "sh", "args": ["-c", "sleep 1; exit 1"]}
+    gate = tmp_path / "gate"
+    sleepy = {"command": "sh", "args": ["-c", f"until [ -e {gate} ]; do sleep 0.02; done; exit 1"]}
     write_config(tmp_path, toolbox(sleepy=sleepy))
     state = {"MCP_WORKBENCH_HOME": str(tmp_path / "state")}
     with terminal("doctor", cwd=tmp_path, variables=state) as screen:
         screen.expect("✔")
         screen.expect("waiting for dev/sleepy")
+        gate.touch()
         assert screen.rest() == 4
     assert "\x1b[32m✔" in screen.screen
 

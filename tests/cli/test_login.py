@@ -19,9 +19,9 @@ from tests.faults.test_surroundings import meddling
 from tests.kit.authorization_server import browser_variables
 from tests.kit.authorization_server.person import sign_in
 from tests.kit.clock import PATIENCE, eventually
-from tests.kit.command import COMMAND, Done, run_command, typed
+from tests.kit.command import Done, run_command, typed
 from tests.kit.config import config_file
-from tests.kit.forked import Streams
+from tests.kit.forked import Streams, command
 from tests.kit.shared import SHORT
 from tests.kit.sign_in_server import (
     METADATA,
@@ -446,7 +446,7 @@ def test_without_a_terminal_the_redirect_is_waited_for(
 
 
 def started(place: Place, *words: str) -> subprocess.Popen[str]:
-    argv = [*COMMAND, "login", "dev/p", *words, "--config", str(place.config)]
+    argv = [*command(place.env), "login", "dev/p", *words, "--config", str(place.config)]
     return subprocess.Popen(
         argv,
         env=place.env,

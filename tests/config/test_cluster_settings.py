@@ -19,6 +19,7 @@ from tests.kit.command import run_command, serving, stopped
 from tests.kit.config import config_file, write_config
 from tests.kit.processes import unmeasured
 from tests.kit.servers import FIXTURE
+from tests.kit.shared import SHORT
 from tests.kit.valkey import free_port, valkey
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -176,7 +177,7 @@ def test_editors_know_the_section() -> None:
 
 def test_check_and_doctor_look_at_the_engine(tmp_path: Path) -> None:
     write_config(tmp_path, file(**{**BOTH, "url": f"valkey://127.0.0.1:{free_port()}"}))
-    away = run_command("doctor", cwd=tmp_path, CLUSTER_KEY=KEY)
+    away = run_command("doctor", cwd=tmp_path, CLUSTER_KEY=KEY, **SHORT)
     assert "is away: connection refused" in away.out
     assert "WB-CONN-107" in away.out
     with valkey(tmp_path) as server:

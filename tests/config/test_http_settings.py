@@ -17,6 +17,7 @@ from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
 from tests.config.scenes import load, problems
+from tests.kit.command import newcomer
 
 BOXES: dict[str, Any] = {"dev": {"mcpServers": {}}, "ops": {"mcpServers": {}}}
 CANARY = "canary-0123456789abcdef"
@@ -188,17 +189,12 @@ def test_check_tells_about_tokens_and_shows_none(
     config = tmp_path / "workbench-config.json"
     config.write_bytes(msgspec.json.encode(file(tokens, token=CANARY[::-1])))
     config.chmod(0o644)
-    environ = {"SET_C": CANARY + "-c", TOKEN_VARIABLE: CANARY + "-v", "PATH": "/bin"}
+    environ = {"SET_C": CANARY + "-c", TOKEN_VARIABLE: CANARY + "-v"}
 
-    done = subprocess.run(
-        [sys.executable, "-m", "mcp_workbench", "check", "--config", str(config), *form],
-        capture_output=True,
-        text=True,
-        env=environ,
-    )
+    done = newcomer(tmp_path).types("check", "--config", str(config), *form, **environ)
 
-    said = done.stdout + done.stderr
-    assert done.returncode == (2 if broken else 0)
+    said = done.out + done.err
+    assert done.status == (2 if broken else 0)
     for code in ("WB-CONF-021", "WB-CONF-043", *(["WB-CONF-041"] if broken else [])):
         assert code in said
     assert "canary" not in said

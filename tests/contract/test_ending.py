@@ -19,9 +19,12 @@ from mcp_workbench.transport.detached import VARIABLE
 from mcp_workbench.transport.process import FIRM, POLITE
 from tests.kit.clock import PATIENCE, eventually, within
 from tests.kit.config import config_file, entry
+from tests.kit.forked import start
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import PROMISE, alive, children, gone, in_groups, pids_in
 from tests.kit.results import json_text, texts
+
+pytestmark = pytest.mark.usefixtures("forked_commands")
 
 CODE = "mcp-workbench/code"
 STUBBORN = ("no_eof_exit", "ignore_term")
@@ -174,6 +177,7 @@ def test_one_ctrl_c_asks_them(tmp_path: Path, pids: Path) -> None:
     assert gone(pids_in(pids))
 
 
+@pytest.mark.usefixtures("real_commands")
 @pytest.mark.parametrize("numbers", [("SIGINT", "SIGINT"), ("SIGTERM",), ("SIGTERM", "SIGINT")])
 @pytest.mark.fault("F35")
 def test_at_any_moment_of_starting_and_ending(
@@ -228,14 +232,13 @@ def test_a_command_sees_its_servers_out_unless_it_is_told_twice(
     asked, ended = tmp_path / "asked", tmp_path / "ended"
     server = witnessed(pids, asked, f"note_eof={ended}")
     file = config_file(tmp_path, {"a": server})
-    argv = [sys.executable, "-m", "mcp_workbench", "call", "dev/a/hang", "--config", str(file)]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE) as run:
-        eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
+    run = start(["call", "dev/a/hang", "--config", str(file)], cwd=None, env=os.environ)
+    eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
+    run.send_signal(signal.SIGINT)
+    eventually(ended.exists, "its input has ended")
+    if insist:
         run.send_signal(signal.SIGINT)
-        eventually(ended.exists, "its input has ended")
-        if insist:
-            run.send_signal(signal.SIGINT)
-        _, err = run.communicate(timeout=PATIENCE)
+    _, err = run.communicate(timeout=PATIENCE)
 
     assert (run.returncode, err) == (130, b"")
     assert gone(pids_in(pids))

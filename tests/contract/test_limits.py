@@ -11,6 +11,8 @@ from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 @pytest.fixture
 def legacy(tmp_path: Path) -> Iterator[PipeHost]:

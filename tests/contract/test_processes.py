@@ -13,9 +13,12 @@ import pytest
 
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import config_file, entry, write_config
+from tests.kit.forked import COMMAND
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import alive, gone, pids_in
 from tests.kit.results import json_text, texts
+
+pytestmark = pytest.mark.usefixtures("forked_commands")
 
 SECRET = "a-secret-that-no-server-may-see"
 
@@ -43,7 +46,7 @@ def opened(gate: Path) -> None:
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
-    """One host for all whose servers are told apart by their names."""
+    """One host for all whose servers are told apart by their names; Python reads its variables at the start."""
     folder = tmp_path_factory.mktemp("asking")
     (folder / "inner").mkdir()
     servers = {
@@ -62,7 +65,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     boxes = {"dev": {"mcpServers": servers}, "unset": {"mcpServers": unset}}
     own = {"AWS_SECRET_ACCESS_KEY": SECRET, "LC_TEST": "yes", "PYTHONPATH": "/nowhere", "WB_X": "1"}
     file = write_config(folder, {"toolboxes": boxes})
-    with PipeHost(file, env={**own, "WB_TOKEN": SECRET}) as host:
+    with PipeHost(file, env={**own, "WB_TOKEN": SECRET}, command=COMMAND) as host:
         host.initialize()
         yield host
 
@@ -301,6 +304,7 @@ def test_whoever_insists_is_obeyed_and_nothing_is_left(tmp_path: Path, pids: Pat
     assert gone(pids_in(pids))
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_servers_that_obey_the_end_of_their_input_survive_us_by_nothing(
     tmp_path: Path, pids: Path
 ) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.kit.clock import PATIENCE, eventually
-from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, program_entry, write_config
+from tests.kit.forked import Fork, start
 from tests.kit.processes import let_through, pids_in
 from tests.kit.servers import ASKER
 from tests.kit.shared import SHORT, Shared, shared
@@ -27,15 +27,10 @@ def noted(pids: Path, *flags: str, **more: Any) -> dict[str, Any]:
     return entry(*flags, env={"PIDFILE": str(pids)}, **more)
 
 
-def started(bench: Shared, *words: str, **env: str) -> subprocess.Popen[str]:
+def started(bench: Shared, *words: str) -> Fork | subprocess.Popen[bytes]:
     """A command that goes on."""
-    return subprocess.Popen(
-        [*COMMAND, *words, "--config", str(bench.config)],
-        env={**os.environ, **bench.env, **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    argv = [*words, "--config", str(bench.config)]
+    return start(argv, cwd=None, env={**os.environ, **bench.env})
 
 
 def test_call_tools_search_and_check_start_no_server_twice(tmp_path: Path) -> None:
@@ -82,7 +77,7 @@ def test_a_call_is_a_host_in_status_and_ctrl_c_cancels_it(tmp_path: Path) -> Non
         assert f"mcp-workbench call (pid {process.pid})" in bench.done("status")
 
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=PATIENCE) == ("", "")
+        assert process.communicate(timeout=PATIENCE) == (b"", b"")
         assert process.returncode == 130
         eventually(lambda: bench.server("a")["callsInFlight"] == 0, "the server was told")
         eventually(lambda: not bench.status()["hosts"], "the command is gone")
@@ -233,7 +228,7 @@ def test_down_lets_a_call_finish(tmp_path: Path) -> None:
         eventually(lambda: let_through(gate), "the server answers")
 
         out, err = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, out, err) == (0, '"through"\n', "")
+        assert (process.returncode, out, err) == (0, b'"through"\n', b"")
         assert down.wait(PATIENCE) == 0
         down.communicate()
 
@@ -249,7 +244,7 @@ def test_a_call_whose_workbench_is_killed_says_that_it_may_have_run(tmp_path: Pa
         assert process.returncode == 1
         assert (
             "error: [dev/a/hold] Error: the shared workbench has ended; the call may have run"
-            in err
+            in err.decode()
         )
 
 
@@ -271,5 +266,7 @@ def test_a_list_is_read_all_the_same_if_the_workbench_is_killed(tmp_path: Path) 
 
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
-        assert "the shared workbench has ended; this command starts servers of its own" in err
+        assert (
+            "the shared workbench has ended; this command starts servers of its own" in err.decode()
+        )
         assert "echo" in [tool["tool"] for tool in json.loads(out)["tools"]]

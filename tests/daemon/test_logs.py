@@ -19,6 +19,8 @@ from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, spec
 from tests.kit.shared import Shared, shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 def talker(says: str, **more: Any) -> dict[str, Any]:
     """The fixture, which says this on stderr when it starts."""
@@ -74,12 +76,7 @@ def test_the_log_is_followed(tmp_path: Path) -> None:
 
 def test_logs_of_nothing_are_empty(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"a": entry()})
-    ran = subprocess.run(
-        [*COMMAND, "logs", "--config", str(config)],
-        env={**os.environ, "MCP_WORKBENCH_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-    )
+    ran = Shared(config).run("logs")
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "nothing was logged\n")
 

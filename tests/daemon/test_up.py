@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,12 +26,14 @@ from mcp_workbench.daemon.status import ServerStatus, Status, with_memory
 from mcp_workbench.transport.detached import DetachedProcesses
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
-from tests.kit.command import COMMAND
+from tests.kit.command import Done, typed
 from tests.kit.config import config_file, entry, snapshot, spec
+from tests.kit.forked import Streams, start
 from tests.kit.processes import alive, gone, pids_in
 from tests.kit.results import INITIALIZE, json_text, use_tool
 from tests.kit.shared import SHORT, Shared, nothing_left, shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 NOBODY = 65534
 
 
@@ -51,14 +54,12 @@ def test_a_second_up_finds_the_first_however_the_file_is_named(tmp_path: Path) -
             "started": False,
             "version": __version__,
         }
-        ran = subprocess.run(
-            [*COMMAND, "status"],
-            cwd=tmp_path,
-            env={**os.environ, **bench.env},
-            capture_output=True,
-            text=True,
-        )
-        assert f"running (pid {bench.pid}, version " in ran.stdout
+        assert f"running (pid {bench.pid}, version " in in_folder("status", tmp_path, bench.env).out
+
+
+def in_folder(command: str, folder: Path, env: Mapping[str, str]) -> Done:
+    """The command without the name of a file."""
+    return typed([command], folder, Streams(), {**os.environ, **env})
 
 
 def test_one_of_another_version_is_named(tmp_path: Path) -> None:
@@ -77,12 +78,10 @@ def test_one_of_another_version_is_named(tmp_path: Path) -> None:
 def test_options_that_come_too_late_are_named(tmp_path: Path) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
         calls = tmp_path / "calls.jsonl"
-        words = [*COMMAND, "up", "--config", str(bench.config)]
-        late = [*words, "--http", "0", "--log-calls", str(calls)]
-        env = {**os.environ, **bench.env}
-        ran = subprocess.run(late, env=env, capture_output=True, text=True)
-        quiet = subprocess.run([*late, "--quiet"], env=env, capture_output=True, text=True)
-        plain = subprocess.run(words, env=env, capture_output=True, text=True)
+        late = ["up", "--http", "0", "--log-calls", str(calls)]
+        ran = bench.run(*late)
+        quiet = bench.run(*late, "--quiet")
+        plain = bench.run("up")
 
         assert ran.stdout.startswith(f"already running (pid {bench.pid})")
         assert ran.stderr.splitlines() == [
@@ -96,9 +95,9 @@ def test_options_that_come_too_late_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("round", range(int(os.environ.get("WORKBENCH_TEST_ROUNDS", "1"))))
 def test_two_at_once_are_one(tmp_path: Path, round: int) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    line = [*COMMAND, "up", "--json", "--config", str(bench.config)]
+    line = ["up", "--json", "--config", str(bench.config)]
     env = {**os.environ, **bench.env}
-    both = [subprocess.Popen(line, env=env, stdout=subprocess.PIPE) for _ in range(4)]
+    both = [start(line, cwd=None, env=env) for _ in range(4)]
     told = [process.communicate(timeout=PATIENCE)[0] for process in both]
 
     pids = {re.findall(rb'"pid":(\d+)', one)[0] for one in told}
@@ -135,6 +134,7 @@ def test_a_crash_leaves_nothing_that_stops_the_next_start(tmp_path: Path) -> Non
     assert [file.suffix for file in sorted((bench.home / "daemon").iterdir())] == [".lock", ".log"]
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_it_is_closed_to_other_users(tmp_path: Path) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
         modes = [stat.S_IMODE(p.stat().st_mode) for p in (bench.socket.parent, bench.socket)]
@@ -303,10 +303,10 @@ def test_a_broken_configuration_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 def test_without_a_file_there_is_nothing_to_share(tmp_path: Path) -> None:
-    ran = subprocess.run([*COMMAND, "up"], cwd=tmp_path, capture_output=True, text=True)
+    ran = in_folder("up", tmp_path, {})
 
-    assert ran.returncode == 2
-    assert "there is no configuration file that hosts could share" in ran.stderr
+    assert ran.status == 2
+    assert "there is no configuration file that hosts could share" in ran.err
 
 
 def test_a_port_is_opened_beside_the_socket_and_shares_the_servers(tmp_path: Path) -> None:
@@ -366,6 +366,7 @@ def test_it_ends_on_sigterm_and_reads_the_file_on_sighup(tmp_path: Path) -> None
     assert bench.log().rstrip().endswith("workbench: stopped")
 
 
+@pytest.mark.usefixtures("real_commands")
 def test_status_tells_what_there_is(tmp_path: Path) -> None:
     servers = {"a": entry(), "bad": {"command": "/no/such/program"}}
     with shared(config_file(tmp_path, servers)) as bench, bench.host() as host:
@@ -550,6 +551,7 @@ def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> N
 @pytest.mark.skipif(
     sys.platform != "linux", reason="servers' processes are searched for on Linux alone"
 )
+@pytest.mark.usefixtures("real_commands")
 def test_one_that_a_server_has_started_outlives_that_server(tmp_path: Path) -> None:
     server = "0123456789abcdef.1"
     with shared(config_file(tmp_path, {"a": entry()}), MCP_WORKBENCH_SERVER=server) as bench:

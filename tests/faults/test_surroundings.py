@@ -122,8 +122,12 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
         if not any(f".{name}" in text for _, name in OF_THE_DAY):
             continue
         for node in ast.walk(ast.parse(text)):
-            is_name = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-            if is_name and (node.value.id, node.attr) in OF_THE_DAY and "demo" not in file.parts:
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and (node.value.id, node.attr) in OF_THE_DAY
+                and "demo" not in file.parts
+            ):
                 asked.add(file.relative_to(SOURCE).as_posix())
 
     kept_on_disk = {

@@ -19,6 +19,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 OF_EACH = 250
 AT_ONCE = 25
 ERROR = '{"code": -1, "message": "no"}'

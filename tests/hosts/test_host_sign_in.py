@@ -19,6 +19,8 @@ from tests.hosts.test_replace import verdict
 from tests.kit.command import READS, HttpCommand, Person, newcomer, serving
 from tests.kit.config import config_file, entry
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 AROUND = Machine(Path("/home/ada"), Path("/home/ada/work"), {})
 URL = "https://mcp.example.com/mcp"
 SECRET = "client-secret-that-nobody-may-see"
@@ -105,16 +107,20 @@ def person(tmp_path: Path) -> Person:
     return newcomer(tmp_path)
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[HttpCommand]:
-    config = config_file(tmp_path, {"a": entry()})
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory, forked_commands: None) -> Path:
+    return config_file(tmp_path_factory.mktemp("served"), {"a": entry()})
+
+
+@pytest.fixture(scope="module")
+def guarded(config: Path) -> Iterator[HttpCommand]:
     with serving(config, env={"MCP_WORKBENCH_HTTP_TOKEN": "t" * 32}) as port:
         yield port
 
 
-@pytest.fixture
-def open_to_all(tmp_path: Path) -> Iterator[HttpCommand]:
-    with serving(config_file(tmp_path, {"a": entry()})) as port:
+@pytest.fixture(scope="module")
+def open_to_all(config: Path) -> Iterator[HttpCommand]:
+    with serving(config) as port:
         yield port
 
 

@@ -17,6 +17,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
 from tests.kit.results import text
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 # By host, in its own format; some are in several.
 SERVERS = {
     "claude-code": ["filesystem", "git", "github", "playwright", "memory", "postgres", "docker"],

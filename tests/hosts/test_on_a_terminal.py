@@ -19,6 +19,8 @@ if sys.platform == "win32":
 
 from tests.kit.terminal import Terminal, terminal
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 CURSOR = FILES["cursor"][0]
 QUESTION = "write this? [y/N]"
 
@@ -112,13 +114,16 @@ def test_who_does_not_want_them_back_can_have_them_later(person: Person) -> None
 
 
 def test_install_says_whom_it_waits_for(person: Person) -> None:
-    sleepy = {"command": "sh", "args": ["-c", "sleep 2; exit 1"]}
+    gate = person.folder / "gate"
+    waits = f"until [ -e {gate} ]; do sleep 0.02; done; exit 1"
+    sleepy = {"command": "sh", "args": ["-c", waits]}
     (person.home / CURSOR).write_text(json.dumps({"mcpServers": {"sleepy": sleepy}}))
     person.types("import", "--yes")
     env = person.environ(TERM="xterm", NO_COLOR="1")
 
     with terminal("install", "cursor", "--replace", cwd=person.folder, env=env) as screen:
         screen.expect("waiting for default/sleepy")
+        gate.touch()
         screen.expect("! sleepy: default/sleepy is not available")
         screen.expect(QUESTION)
         assert answered(screen, "n") == 0

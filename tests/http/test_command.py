@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,18 @@ from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import HttpSettings, Snapshot
 from tests.kit.clock import eventually
-from tests.kit.command import COMMAND, serving, stopped
+from tests.kit.command import run_command, serving, stopped
 from tests.kit.config import config_file, entry
 from tests.kit.http_host import ACCEPT, rpc
 from tests.kit.processes import alive, pids_in
 from tests.kit.results import INITIALIZE, use_tool
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
+@pytest.mark.usefixtures("real_commands")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_port_its_sessions_and_its_servers(
     tmp_path: Path, number: signal.Signals, status: int
@@ -116,17 +117,17 @@ def test_an_address_that_others_can_reach_needs_a_token_and_a_name(
     tmp_path: Path, http: dict[str, Any], env: dict[str, str], missing: list[str]
 ) -> None:
     config = config_file(tmp_path, {"fixture": entry()}, http=http)
-    argv = [*COMMAND, "serve", "--config", str(config), "--http", "0.0.0.0:0"]
+    argv = ("serve", "--config", str(config), "--http", "0.0.0.0:0")
 
-    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
+    done = run_command(*argv, cwd=tmp_path, **env)
 
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert done.status == 2
+    assert done.out == ""
     for words in missing:
-        assert words in done.stderr
-    assert done.stderr.count("WB-CONF-030") == len(missing)
-    assert "fix:" in done.stderr
-    assert TOKEN not in done.stderr
+        assert words in done.err
+    assert done.err.count("WB-CONF-030") == len(missing)
+    assert "fix:" in done.err
+    assert TOKEN not in done.err
 
 
 def test_with_both_any_address_is_served() -> None:
@@ -210,36 +211,32 @@ def test_the_variable_wins_over_the_file() -> None:
 )
 def test_an_address_that_is_none_is_told(tmp_path: Path, address: str) -> None:
     config = config_file(tmp_path, {"fixture": entry()})
-    argv = [*COMMAND, "serve", "--config", str(config), f"--http={address}"]
+    done = run_command("serve", "--config", str(config), f"--http={address}", cwd=tmp_path)
 
-    done = subprocess.run(argv, capture_output=True, text=True, encoding="utf-8")
-
-    assert done.returncode == 2
-    assert "7411" in done.stderr
+    assert done.status == 2
+    assert "7411" in done.err
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"fixture": entry()})
     with serving(config) as command:
         number = command.url[7:-4].rpartition(":")[2]
-        argv = [*COMMAND, "serve", "--config", str(config), "--http", number]
-        done = subprocess.run(argv, capture_output=True, text=True)
+        done = run_command("serve", "--config", str(config), "--http", number, cwd=tmp_path)
 
-    assert done.returncode == 1
-    assert "address already in use" in done.stderr.lower()
-    assert f"error: can't listen on 127.0.0.1:{number}: address already in use\n" in done.stderr
-    assert "\n  fix: end what listens there, or name another port with --http\n" in done.stderr
+    assert done.status == 1
+    assert "address already in use" in done.err.lower()
+    assert f"error: can't listen on 127.0.0.1:{number}: address already in use\n" in done.err
+    assert "\n  fix: end what listens there, or name another port with --http\n" in done.err
 
 
 def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
     config = config_file(
         tmp_path, {"fixture": entry()}, http={"token": TOKEN, "allowedHosts": ["x"]}
     )
-    argv = [*COMMAND, "serve", "--config", str(config), "--http", "192.0.2.1:0"]
+    argv = ("serve", "--config", str(config), "--http", "192.0.2.1:0")
 
-    done = subprocess.run(argv, capture_output=True, text=True)
+    done = run_command(*argv, cwd=tmp_path)
 
-    assert done.returncode == 1
-    assert "error: can't listen on 192.0.2.1:0: " in done.stderr
-    assert "\n  fix: name an address of this machine with --http, such as " in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.status == 1
+    assert "error: can't listen on 192.0.2.1:0: " in done.err
+    assert "\n  fix: name an address of this machine with --http, such as " in done.err

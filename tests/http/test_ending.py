@@ -23,6 +23,8 @@ from tests.kit.http_host import ACCEPT, modern_headers, rpc
 from tests.kit.processes import alive, pids_in
 from tests.kit.results import enveloped, use_tool
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 CODE = "mcp-workbench/code"
 LONG = PATIENCE * 3  # seconds of draining; a test that waited for its end would have failed before
 

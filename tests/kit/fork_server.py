@@ -14,6 +14,7 @@ that has the process killed.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import os
@@ -23,12 +24,14 @@ import select
 import signal
 import socket
 import sys
+import termios
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 WORKBENCH = "workbench"  # the name of our own program
+DAEMON = "daemon"  # and of the one that stays in the background
 BYTES = 1 << 16  # read at once
 
 
@@ -155,6 +158,8 @@ def _become(request: bytes, streams: list[int]) -> str:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if os.isatty(0):
+        _take_terminal()
     folder, program, count, *words = request.split(b"\0")
     os.chdir(folder)
     os.environb.clear()
@@ -163,6 +168,14 @@ def _become(request: bytes, streams: list[int]) -> str:
         os.environb[key] = value
     sys.argv[:] = map(os.fsdecode, [program, *words[: int(count)]])
     return program.decode()
+
+
+def _take_terminal() -> None:
+    """Be its session, so that Ctrl-C reaches us, and write each line at once as Python does there."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    stdout: Any = sys.stdout
+    stdout.reconfigure(line_buffering=True)  # stderr always does
 
 
 def load_everything() -> None:
@@ -181,6 +194,12 @@ def workbench() -> None:
     runpy.run_module("mcp_workbench", run_name="__main__", alter_sys=True)
 
 
+def daemon() -> None:
+    """What `python -m mcp_workbench.daemon` does, in a session of its own as whoever starts it gives it."""
+    os.setsid()
+    runpy.run_module("mcp_workbench.daemon", run_name="__main__", alter_sys=True)
+
+
 if __name__ == "__main__":
     load_everything()
-    leave_after(serve(sys.argv[1], {WORKBENCH: workbench}))
+    leave_after(serve(sys.argv[1], {WORKBENCH: workbench, DAEMON: daemon}))

@@ -23,13 +23,14 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kit.fork_server import WORKBENCH
+from tests.kit.fork_server import DAEMON, WORKBENCH
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "mcp_workbench")
 RELAY = (sys.executable, "-E", "-S", str(Path(__file__).with_name("fork_relay.py")))
 RUN = "MCP_WORKBENCH_TESTS_RUN"  # the variable with the folder of a run
 PIPE = "lasts"  # in it
+TIMEOUT = 60  # seconds, on a busy machine
 READ_AT_START = ("PYTHON", "PYTEST_VERSION", "MCP_WORKBENCH_TEST_", "LC_", "LANG")
 
 
@@ -91,11 +92,16 @@ def _using(*, forks: bool) -> Generator[None]:
         Use.forks = before
 
 
+def wanted(env: Mapping[str, str]) -> bool:
+    """Is a command that stays to be a fork?"""
+    return Use.forks and _forks(env)
+
+
 def start(
     argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str]
 ) -> Fork | subprocess.Popen[bytes]:
     """The command with its three streams: a fork where they are wanted, otherwise a process of its own."""
-    if Use.forks and _forks(env):
+    if wanted(env):
         return Fork(argv, cwd, env)
     return popen([*COMMAND, *argv], cwd=cwd, env=env)
 
@@ -110,24 +116,41 @@ def popen(
 
 def command(env: Mapping[str, str]) -> tuple[str, ...]:
     """What starts the command in this environment: itself, or what asks for a fork and stands for it."""
-    return (*RELAY, _socket_of(env), WORKBENCH) if Use.forks and _forks(env) else COMMAND
+    return (*RELAY, _socket_of(env), WORKBENCH) if wanted(env) else COMMAND
 
 
-class Fork:
-    """A fork whose three streams are ours: as much of `subprocess.Popen` as hosts on a pipe need."""
+def daemon(config: str, env: Mapping[str, str]) -> int:
+    """The shared workbench of this file as a fork, where these are wanted: its number, or 0."""
+    if not wanted(env):
+        return 0
+    fork = Fork([config, "0", ""], None, env, DAEMON)
+    try:
+        assert fork.wait(TIMEOUT) == 0  # of the process that has forked once more
+        word, pid, *_ = fork.stdout.readline().split()
+        assert word == b"ready"
+    finally:
+        for stream in (fork.stdin, fork.stdout, fork.stderr):
+            stream.close()
+    return int(pid)
 
-    def __init__(self, argv: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> None:
+
+class ForkedProcess:
+    """A fork that has these streams, which are closed here: the process of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path | None,
+        env: Mapping[str, str],
+        streams: Sequence[int],
+        program: str = WORKBENCH,
+    ) -> None:
         self._server = socket.socket(socket.AF_UNIX)
         self._server.connect(_socket_of(env))
-        ends = [os.pipe() for _ in range(3)]
-        ours = (ends[0][1], ends[1][0], ends[2][0])
-        theirs = [ends[0][0], ends[1][1], ends[2][1]]
-        _ask(self._server, argv, cwd or Path.cwd(), env, theirs)
+        _ask(self._server, argv, cwd or Path.cwd(), env, streams, program)
         self._answer = self._server.makefile("rb")
         self.pid = int(self._answer.readline())
         self.returncode: int | None = None
-        self.stdin = FileIO(ours[0], "wb")
-        self.stdout, self.stderr = FileIO(ours[1]), FileIO(ours[2])
 
     def poll(self) -> int | None:
         """The exit status; none while it runs."""
@@ -157,6 +180,34 @@ class Fork:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class Fork(ForkedProcess):
+    """A fork whose three streams are ours: as much of `subprocess.Popen` as hosts on a pipe need."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path | None,
+        env: Mapping[str, str],
+        program: str = WORKBENCH,
+    ) -> None:
+        ends = [os.pipe() for _ in range(3)]
+        super().__init__(argv, cwd, env, [ends[0][0], ends[1][1], ends[2][1]], program)
+        self.stdin = FileIO(ends[0][1], "wb")
+        self.stdout, self.stderr = FileIO(ends[1][0]), FileIO(ends[2][0])
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """End its input, and read what it still writes, to its end."""
+        self.stdin.close()
+        with self.stdout, self.stderr, ThreadPoolExecutor(2) as threads:
+            out, err = (threads.submit(stream.readall) for stream in (self.stdout, self.stderr))
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            return out.result(timeout), err.result(timeout)
 
 
 def begin_run(folder: Path) -> None:
@@ -236,9 +287,10 @@ def _ask(
     cwd: Path,
     env: Mapping[str, str],
     streams: Sequence[int],
+    program: str = WORKBENCH,
 ) -> None:
     """Ask for a fork, and give it these streams, which are closed here."""
-    words = [str(cwd), WORKBENCH, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
+    words = [str(cwd), program, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
     request = b"\0".join(map(os.fsencode, words))
     request = len(request).to_bytes(4) + request
     sent = socket.send_fds(server, [request], streams)

@@ -19,6 +19,7 @@ from mcp_workbench.daemon.control import connect, request
 from mcp_workbench.daemon.paths import DaemonPaths, daemon_paths
 from mcp_workbench.daemon.start import start
 from mcp_workbench.daemon.status import Status, with_memory
+from tests.kit import forked
 from tests.kit.clock import PATIENCE, eventually, within
 from tests.kit.forked import COMMAND, Streams, run
 from tests.kit.pipe_host import PipeHost
@@ -74,11 +75,11 @@ class Shared:
         return self.pid
 
     def begin(self, **env: str) -> int:
-        """The same without the command."""
+        """The same without the command; a fork where commands are."""
         with pytest.MonkeyPatch.context() as patch:
             for name, value in {**self.env, **env}.items():
                 patch.setenv(name, value)
-            self.pid = start(self.paths).pid
+            self.pid = forked.daemon(self.paths.config, os.environ) or start(self.paths).pid
         return self.pid
 
     def status(self) -> Any:

@@ -14,13 +14,15 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.kit.command import COMMAND, TIMEOUT, environ
+from tests.kit import forked
+from tests.kit.command import TIMEOUT, environ
+from tests.kit.forked import ForkedProcess
 
 
 class Terminal:
     """The screen so far, and the keyboard."""
 
-    def __init__(self, fd: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, fd: int, process: subprocess.Popen[bytes] | ForkedProcess) -> None:
         self._fd = fd
         self._process = process
         self.screen = ""
@@ -69,25 +71,32 @@ def terminal(
     columns: int = 80,
     variables: dict[str, str] | None = None,
     env: dict[str, str] | None = None,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
 ) -> Generator[Terminal, None, None]:
     """The command with all streams on a terminal that is its own, so that Ctrl-C reaches it.
 
-    Its environment is ours with these `variables`, or `env` as it is.
+    Its environment is ours with these `variables`, or `env` as it is. It is a fork where those are wanted,
+    unless it is another `command`.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen(
-        [*command, *argv],
-        cwd=cwd,
-        env=environ(TERM="xterm", **(variables or {})) if env is None else env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(theirs)
+    if env is None:
+        env = environ(TERM="xterm", **(variables or {}))
+    process: subprocess.Popen[bytes] | ForkedProcess
+    if command is None and forked.wanted(env):
+        process = ForkedProcess(argv, cwd, env, [theirs, os.dup(theirs), os.dup(theirs)])
+    else:
+        process = subprocess.Popen(
+            [*(command or forked.COMMAND), *argv],
+            cwd=cwd,
+            env=env,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
     try:
         yield Terminal(ours, process)
     finally:

@@ -24,6 +24,8 @@ from tests.kit.terminal import terminal
 from tests.observe.scene import value
 from tests.observe.test_call_stats import call, counted, kind
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 OPENED, CLOSED = "\x1b[?1049h", "\x1b[?1049l"
 
 

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from tests.kit.clock import eventually
-from tests.kit.command import Person, newcomer
+from tests.kit.command import Done, Person, newcomer
 from tests.kit.config import config_file, entry, program_entry
 from tests.kit.forked import COMMAND
 from tests.kit.pipe_host import PipeHost
@@ -140,7 +141,12 @@ COMMANDS = (
 
 
 def test_the_values_are_in_no_output_and_no_file(ada: Person) -> None:
-    outputs = {argv: ada.types(*argv, PYTHON_KEYRING_BACKEND=PLAINTEXT) for argv in COMMANDS}
+    def typed(argv: tuple[str, ...]) -> Done:
+        return ada.types(*argv, PYTHON_KEYRING_BACKEND=PLAINTEXT)
+
+    with ThreadPoolExecutor(4) as threads:  # each waits for servers that fail in their own time
+        done = threads.map(typed, COMMANDS)
+        outputs = dict(zip(COMMANDS, done, strict=True))
 
     # What lists its secret shows it to whoever lists its tools; everything else is ours.
     shown = {argv: leaks(done.out + done.err) for argv, done in outputs.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -23,13 +22,18 @@ from tests.kit.shared import Shared, shared
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, forked_commands: None) -> Generator[Shared]:
+    """One for all of them: whatever came before, it goes on."""
+    with shared(config_file(tmp_path_factory.mktemp("shared"), {"a": entry()})) as bench:
+        yield bench
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Generator[Shared]:
-    with shared(config_file(tmp_path, {"a": entry()})) as running:
-        yield running
-        log = (running.home / "daemon").rglob("*.log")
-        assert not any("Traceback" in file.read_text() for file in log)
-        assert running.done("call", "dev/a/echo", "text=hi")
+def bench(running: Shared) -> Generator[Shared]:
+    yield running
+    assert "Traceback" not in running.log()
+    assert running.done("call", "dev/a/echo", "text=hi")
 
 
 @contextmanager

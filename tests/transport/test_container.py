@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.core.spec import StdioCommand
-from mcp_workbench.transport.container import running_container
+from mcp_workbench.transport.container import SCRIPT, running_container
 from mcp_workbench.transport.process import GUARDS, ChildProcess, ProcessSpec, guard
 from mcp_workbench.upstream.dial import launch_of
 from tests.kit.clock import PATIENCE, eventually, until
@@ -174,6 +174,9 @@ async def test_a_container_that_can_t_be_removed_is_reported(
     engine: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcp_workbench.transport.container.REMOVAL", LIMIT)
+    quick = SCRIPT.replace("0.2 0.3 0.5 1 2", "0.02 0.03 0.05")
+    assert quick != SCRIPT
+    monkeypatch.setattr("mcp_workbench.transport.container.SCRIPT", quick)
     (engine / "broken").touch()
 
     await run(engine)

@@ -11,6 +11,7 @@ from mcp_workbench.cli.doctor_checks import CheckResult, problem_result
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address, resolve_cluster
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.timing import deadline
 
 if TYPE_CHECKING:
     from mcp_workbench.cluster.census import Census
@@ -21,7 +22,7 @@ UNUSABLE = "WB-CONF-060"
 AWAY = "WB-CONN-107"
 REFUSED = "WB-CONN-108"
 CLOCK_FIX = "let both set their clocks by the network: replicas may differ by ten seconds"
-PATIENCE = 5.0  # seconds for the engine
+PATIENCE = deadline(5.0)  # seconds for the engine
 
 
 def cluster_problems(snapshot: Snapshot, *, connect: bool) -> Iterator[Problem]:
