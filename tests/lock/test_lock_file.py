@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.config.expand import Environment
+from mcp_workbench.config.load import load_config
 from mcp_workbench.config.lock_file import (
     NotWritten,
     change_lock,
@@ -26,8 +28,10 @@ from mcp_workbench.core.spec import (
     ServerSpec,
     StdioCommand,
 )
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.upstream.definition_locks import MOST_WARNINGS, DefinitionLocks
-from tests.kit.results import error_code
+from tests.kit.clock import PATIENCE, until
+from tests.kit.results import error_code, texts
 from tests.lock.scenes import LOCK, Scene, opened, tool_names
 
 HASH = "sha256:" + "0" * 64
@@ -250,6 +254,42 @@ def test_a_first_sight_that_cannot_be_written_is_not_shown(tmp_path: Path) -> No
     assert names == []
     assert error_code(result) == "quarantined"
     assert "can't be written" in host.stderr
+
+
+def test_nor_is_it_shown_from_the_cache(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "pin")
+    scene.lock.symlink_to(tmp_path / "missing" / LOCK)
+    with scene.host() as host:
+        tool_names(opened(host))
+    with scene.host() as host:
+        found = texts(opened(host).call("search_tools", {"query": "adds two numbers"}))
+
+    assert "announce" not in str(found)
+    assert '"add"' not in str(found)
+
+
+async def test_what_could_not_be_recorded_stays_hidden_when_the_file_changes(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path, "pin")
+    scene.lock.symlink_to(tmp_path / "missing" / LOCK)
+    configuration = load_config(scene.config)
+    [server] = configuration.toolboxes["dev"].servers.values()
+    async with asyncio.timeout(PATIENCE), Gateway(configuration) as gateway:
+        assert list((await gateway.view.survey(server.address)).tools) == []
+
+        entry = LockedServer(HASH, lists={"tools": {}})
+        gateway.pool.relock(LockFile(str(scene.lock), {"dev/other": entry}))
+        assert list((await gateway.view.survey(server.address)).tools) == []
+
+        scene.lock.unlink()  # now it can be written
+        gateway.pool.relock(LockFile(str(scene.lock)))
+        [connection] = gateway.connected
+        await until(lambda: bool(connection.tools.catalogue.tools))
+        told = await gateway.view.survey(server.address)
+
+    assert [tool.name for tool in told.tools] == ["add", "announce"]
+    assert set(scene.locked()["tools"]) == {"add", "announce"}
 
 
 def test_a_server_that_defines_too_much_does_not_close_the_others(tmp_path: Path) -> None:

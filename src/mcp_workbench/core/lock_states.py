@@ -116,6 +116,13 @@ class Review(msgspec.Struct, frozen=True):
         return {n: s for n, s in self.states.items() if s in ("changed", "new")}
 
 
+def still_hidden(before: Review, now: Review) -> Review:
+    """What was hidden because it could not be recorded stays so until it is recorded."""
+    states = now.states.items()
+    kept: dict[str, State] = {n: s for n, s in states if s == "unrecorded" and n in before.blocked}
+    return msgspec.structs.replace(now, blocked={**now.blocked, **kept}) if kept else now
+
+
 def hashes_of(raws: Mapping[str, bytes]) -> dict[str, str]:
     return {name: definition_hash(raw) for name, raw in raws.items()}
 

@@ -28,6 +28,7 @@ from mcp_workbench.core.lock_states import (
     launch_hash,
     quarantine_reason,
     review_list,
+    still_hidden,
     with_baseline,
 )
 from mcp_workbench.core.primitive_names import PrimitiveKind, read_primitives
@@ -86,6 +87,13 @@ class DefinitionLocks:
     ) -> Review:
         """What the file says of this list."""
         return review_list(spec.lock, self.entry(spec), kind, hashes, capabilities)
+
+    def admit_again(
+        self, spec: ServerSpec, kind: ListKind, before: Review, capabilities: Iterable[str]
+    ) -> Review:
+        """What it says now. At level `pin`, what could not be recorded stays hidden."""
+        now = self.admitted(spec, kind, before.hashes, capabilities)
+        return still_hidden(before, now) if spec.lock == "pin" else now
 
     async def admit(
         self,
@@ -175,6 +183,8 @@ class DefinitionLocks:
             return None
         if not is_enforced(spec.lock):
             return known
+        if spec.lock == "pin" and self._is_first(spec, known):
+            return None  # it is started instead: what is shown was recorded before
         if sum(len(tool.raw) for tool in known.catalogue.tools.values()) > MOST_RECALLED:
             return None  # it is started instead: comparing so much would take long
         before = self._known.get(spec.key)
@@ -183,6 +193,11 @@ class DefinitionLocks:
         shown = self._shown(spec, known)
         self._known[spec.key] = (known, self.entry(spec), shown)
         return shown
+
+    def _is_first(self, spec: ServerSpec, known: KnownCatalogue) -> bool:
+        """Are its tools recorded by nobody yet, and will be with the next start?"""
+        review = self.admitted(spec, "tools", {}, known.host_capabilities)
+        return review.is_first and not self.lock.is_read_only
 
     def _shown(self, spec: ServerSpec, known: KnownCatalogue) -> KnownCatalogue:
         asked = known.host_capabilities

@@ -336,7 +336,9 @@ class ToolList:
             self.stale = self.read_at > 0
             return False
         for kind, review in self.reviews.items():
-            self.reviews[kind] = locks.admitted(spec, kind, review.hashes, self.capabilities)
+            self.reviews[kind] = now = locks.admit_again(spec, kind, review, self.capabilities)
+            if spec.lock == "pin" and "unrecorded" in now.blocked.values():
+                self.stale = True  # reading it again may record it
         return self._show(self._admitted())
 
     def _admitted(self) -> Catalogue:
