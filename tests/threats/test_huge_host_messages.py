@@ -523,3 +523,23 @@ async def test_a_body_that_fails_to_be_read_costs_no_other(
 
         assert [(await peer.answer()).status for _ in range(2)] == [500, 200]
         assert "POST failed" in caplog.text
+
+
+async def test_a_huge_modern_call_that_is_still_read_when_the_port_closes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with http_port() as port:
+        read_ahead = port.front.read_ahead
+
+        def stop_and_read(request: HttpRequest) -> Iterator[None]:
+            port.front.stop()
+            return read_ahead(request)
+
+        monkeypatch.setattr(port.front, "read_ahead", stop_and_read)
+        peer = await port.connect()
+        peer.send(port.modern_use("echo", {"text": LONG.decode()}))
+
+        answer = await peer.answer()
+
+        assert answer.status == 503
+        assert not port.front.busy

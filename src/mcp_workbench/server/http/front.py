@@ -304,7 +304,10 @@ class HttpFront:
         if not isinstance(request.admitted, Admitted):
             self._handle_other(request, response)
         elif request.admitted.modern:
-            self._exchanges.handle(request, response)
+            if self._sessions.closing:  # since it was admitted
+                response.plain(CLOSING)
+            else:
+                self._exchanges.handle(request, response)
         else:
             self._sessions.handle(request, response)
 
