@@ -23,6 +23,7 @@ from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.http.reading import HEAD_TIME
 from mcp_workbench.transport.http.server import HttpServer, listening
 from mcp_workbench.transport.json_text import HUGE
 from mcp_workbench.transport.stdio import PIPE_BYTES, STEP
@@ -543,3 +544,29 @@ async def test_a_huge_modern_call_that_is_still_read_when_the_port_closes_is_ref
 
         assert answer.status == 503
         assert not port.front.busy
+
+
+async def test_nobody_is_asked_for_a_body_before_a_huge_one_ahead_of_it_is_answered() -> None:
+    async with stepping() as (front, _, peer):
+        second = posted("/second", b"ab").replace(b"Host", b"Expect: 100-continue\r\nHost")
+        peer.send(posted("/huge", LONG) + second[:-2])
+        await front.at_step.wait()
+
+        assert (await peer.head())[0] == 200
+        assert await peer.reader.readexactly(len(b"/huge")) == b"/huge"
+        peer.send(second[-2:])
+        assert (await peer.answer()).body == b"/second"
+
+
+async def test_a_head_that_begins_behind_a_huge_body_does_not_limit_the_time_of_its_answer() -> (
+    None
+):
+    async with stepping() as (front, server, peer):
+        peer.send(posted("/huge", LONG) + posted("/second")[:9])
+        await front.at_step.wait()
+        (connection,) = server.connections
+        connection.tick(server.now + 2 * HEAD_TIME)
+
+        assert (await peer.answer()).body == b"/huge"
+        peer.send(posted("/second")[9:])
+        assert (await peer.answer()).body == b"/second"
