@@ -146,6 +146,28 @@ async def test_others_have_turns_while_a_huge_message_is_read() -> None:
         assert turns >= 4  # joined, mended, read, handled
 
 
+async def test_huge_messages_of_several_hosts_take_one_step_in_each_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turn, turns = 0, list[int]()
+    read_on = StdioFront._read_on  # pyright: ignore[reportPrivateUsage]
+
+    def note(front: StdioFront, steps: Iterator[None]) -> None:
+        turns.append(turn)
+        read_on(front, steps)
+
+    monkeypatch.setattr(StdioFront, "_read_on", note)
+    async with stdio() as (one, host), stdio() as (other, second):
+        for chunk in chunks(huge_ping(1) + b"\n"):
+            one.receive(chunk)
+            other.receive(chunk)
+        while not (host.frames and second.frames):
+            await asyncio.sleep(0)
+            turn += 1
+
+    assert len(set(turns)) == len(turns) >= 6
+
+
 async def test_what_waits_behind_a_huge_message_is_bounded_and_taken_in_parts() -> None:
     read, write = os.pipe()
     lines = b"".join(ping(n) + b"\n" for n in range(20_000))
@@ -491,6 +513,18 @@ async def test_each_step_of_a_huge_body_has_its_turn_whatever_is_behind_it() -> 
         assert answers == [b"/huge", *(b"/%d" % n for n in range(20))]
         assert len(set(front.steps)) == len(front.steps) == 10
         assert (server.held, server.under_way) == (0, 0)
+
+
+async def test_huge_bodies_of_several_connections_take_one_step_in_each_turn() -> None:
+    async with stepping() as (front, server, peer):
+        others = Port(server.port)
+        peers = [peer, await others.connect(), await others.connect()]
+        for one in peers:
+            one.send(posted("/huge", LONG))
+
+        assert [(await one.answer()).body for one in peers] == 3 * [b"/huge"]
+        assert len(set(front.steps)) == len(front.steps) == 30
+        others.close()
 
 
 async def test_a_body_whose_sender_has_gone_is_not_handled() -> None:
