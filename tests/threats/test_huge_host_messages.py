@@ -23,6 +23,7 @@ from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.server.stdio_front import StdioFront
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.http.reading import HEAD_TIME
 from mcp_workbench.transport.http.server import HttpServer, listening
 from mcp_workbench.transport.json_text import HUGE
 from mcp_workbench.transport.stdio import PIPE_BYTES, STEP
@@ -143,6 +144,28 @@ async def test_others_have_turns_while_a_huge_message_is_read() -> None:
             await asyncio.sleep(0)
 
         assert turns >= 4  # joined, mended, read, handled
+
+
+async def test_huge_messages_of_several_hosts_take_one_step_in_each_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turn, turns = 0, list[int]()
+    read_on = StdioFront._read_on  # pyright: ignore[reportPrivateUsage]
+
+    def note(front: StdioFront, steps: Iterator[None]) -> None:
+        turns.append(turn)
+        read_on(front, steps)
+
+    monkeypatch.setattr(StdioFront, "_read_on", note)
+    async with stdio() as (one, host), stdio() as (other, second):
+        for chunk in chunks(huge_ping(1) + b"\n"):
+            one.receive(chunk)
+            other.receive(chunk)
+        while not (host.frames and second.frames):
+            await asyncio.sleep(0)
+            turn += 1
+
+    assert len(set(turns)) == len(turns) >= 6
 
 
 async def test_what_waits_behind_a_huge_message_is_bounded_and_taken_in_parts() -> None:
@@ -492,6 +515,18 @@ async def test_each_step_of_a_huge_body_has_its_turn_whatever_is_behind_it() -> 
         assert (server.held, server.under_way) == (0, 0)
 
 
+async def test_huge_bodies_of_several_connections_take_one_step_in_each_turn() -> None:
+    async with stepping() as (front, server, peer):
+        others = Port(server.port)
+        peers = [peer, await others.connect(), await others.connect()]
+        for one in peers:
+            one.send(posted("/huge", LONG))
+
+        assert [(await one.answer()).body for one in peers] == 3 * [b"/huge"]
+        assert len(set(front.steps)) == len(front.steps) == 30
+        others.close()
+
+
 async def test_a_body_whose_sender_has_gone_is_not_handled() -> None:
     async with stepping() as (front, server, peer):
         peer.send(posted("/huge", LONG) + posted("/other"))
@@ -523,3 +558,49 @@ async def test_a_body_that_fails_to_be_read_costs_no_other(
 
         assert [(await peer.answer()).status for _ in range(2)] == [500, 200]
         assert "POST failed" in caplog.text
+
+
+async def test_a_huge_modern_call_that_is_still_read_when_the_port_closes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with http_port() as port:
+        read_ahead = port.front.read_ahead
+
+        def stop_and_read(request: HttpRequest) -> Iterator[None]:
+            port.front.stop()
+            return read_ahead(request)
+
+        monkeypatch.setattr(port.front, "read_ahead", stop_and_read)
+        peer = await port.connect()
+        peer.send(port.modern_use("echo", {"text": LONG.decode()}))
+
+        answer = await peer.answer()
+
+        assert answer.status == 503
+        assert not port.front.busy
+
+
+async def test_nobody_is_asked_for_a_body_before_a_huge_one_ahead_of_it_is_answered() -> None:
+    async with stepping() as (front, _, peer):
+        second = posted("/second", b"ab").replace(b"Host", b"Expect: 100-continue\r\nHost")
+        peer.send(posted("/huge", LONG) + second[:-2])
+        await front.at_step.wait()
+
+        assert (await peer.head())[0] == 200
+        assert await peer.reader.readexactly(len(b"/huge")) == b"/huge"
+        peer.send(second[-2:])
+        assert (await peer.answer()).body == b"/second"
+
+
+async def test_a_head_that_begins_behind_a_huge_body_does_not_limit_the_time_of_its_answer() -> (
+    None
+):
+    async with stepping() as (front, server, peer):
+        peer.send(posted("/huge", LONG) + posted("/second")[:9])
+        await front.at_step.wait()
+        (connection,) = server.connections
+        connection.tick(server.now + 2 * HEAD_TIME)
+
+        assert (await peer.answer()).body == b"/huge"
+        peer.send(posted("/second")[9:])
+        assert (await peer.answer()).body == b"/second"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from mcp_workbench.core.spec import HttpSettings, NamedToken, ServerAddress
@@ -10,9 +12,11 @@ from mcp_workbench.upstream.subscriptions import (
     MOST_RESOURCES,
     ONE_HOST,
     ConnectionId,
+    ConnectionSubscriptions,
     NoRoom,
     SubscriptionRegistry,
 )
+from tests.kit.clock import until
 from tests.kit.http_host import Session, port
 from tests.kit.results import Message
 from tests.primitives.scenes import MODERN
@@ -171,3 +175,72 @@ async def listens(session: Session) -> list[list[str]]:
 def resources_listened_to(seen: list[Message]) -> list[list[str]]:
     wanted = [one["params"]["notifications"] for one in seen if one["method"].endswith("/listen")]
     return [one["resourceSubscriptions"] for one in wanted if "resourceSubscriptions" in one]
+
+
+class LegacyServer(ConnectionSubscriptions):
+    """Notes what is sent to a legacy server, which answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(AT, SubscriptionRegistry(), lambda: None, lambda uri: None)
+        self.sent: list[str] = []
+        self.answers: list[asyncio.Event] = []
+        self.registry = self._registry
+
+    async def _subscribe_legacy(self, uri: str) -> None:
+        self.sent.append("resources/subscribe")
+        self.answers.append(asyncio.Event())
+        await self.answers[-1].wait()
+
+    def _send_request(self, method: str, params: dict[str, object]) -> None:
+        self.sent.append(method)
+
+
+def left(server: LegacyServer) -> None:
+    if server.registry.unsubscribe(AT, SHARED, "one"):
+        server.unsubscribed([SHARED])
+
+
+def without_room(server: LegacyServer) -> None:
+    for n in range(MOST_RESOURCES // ONE_HOST):
+        server.registry.subscribe(AT, f"x://{n}", "one")
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_host_that_gives_a_resource_up_does_not_end_the_subscription_of_another(
+    refused: bool,
+) -> None:
+    server = LegacyServer()
+    one = asyncio.ensure_future(server.subscribe(SHARED, "one"))
+    await until(lambda: len(server.answers) == 1)
+    other = asyncio.ensure_future(server.subscribe(SHARED, "other"))
+    await until(lambda: len(server.answers) == 2)
+
+    if refused:
+        without_room(server)
+    server.answers[0].set()
+    await asyncio.wait([one])
+    assert (one.exception() is not None) == refused
+    left(server)
+    server.answers[1].set()
+    await other
+
+    assert server.sent == ["resources/subscribe"] * 2
+    server.registry.unsubscribe(AT, SHARED, "other")
+    server.unsubscribed([SHARED])
+    assert server.sent[2:] == ["resources/unsubscribe"]
+
+
+async def test_a_resource_that_nobody_got_in_the_end_is_unsubscribed_once() -> None:
+    server = LegacyServer()
+    one = asyncio.ensure_future(server.subscribe(SHARED, "one"))
+    await until(lambda: len(server.answers) == 1)
+    other = asyncio.ensure_future(server.subscribe(SHARED, "other"))
+    await until(lambda: len(server.answers) == 2)
+
+    server.answers[0].set()
+    await one
+    left(server)
+    other.cancel()
+    await asyncio.wait([other])
+
+    assert server.sent[2:] == ["resources/unsubscribe"]

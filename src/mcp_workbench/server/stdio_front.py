@@ -15,6 +15,7 @@ from mcp_workbench.server.session import HostSession
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.json_text import HugeLine, SteppedFramer
 from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.long_steps import add_long_step
 from mcp_workbench.transport.stdio import STEP, Channel, PipeReader, is_pipe, pump_file
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class StdioFront:
         self._steps = self._huge_message(huge)
         self._behind = deque((huge.behind,))
         self._hold_reader()
-        asyncio.get_running_loop().call_soon(self._next_step)
+        add_long_step(self._next_step)
 
     def _hold_reader(self) -> None:
         """Read no more from a pipe while something waits, so that little does."""
@@ -125,7 +126,7 @@ class StdioFront:
         """Go on with a huge message, or with what waits behind it."""
         if self._steps is not None:
             self._read_on(self._steps)
-            asyncio.get_running_loop().call_soon(self._next_step)
+            add_long_step(self._next_step)
             return
         behind, self._behind = self._behind or deque(), None
         try:
@@ -144,7 +145,7 @@ class StdioFront:
             self._behind.extend(behind)
         elif behind:
             self._behind = behind
-            asyncio.get_running_loop().call_soon(self._next_step)
+            add_long_step(self._next_step)
         elif self._all_read is not None:
             self._all_read.set()
             self._all_read = None

@@ -24,6 +24,7 @@ from mcp_workbench.transport.jsonrpc import (
     Outcome,
     PendingRequests,
 )
+from mcp_workbench.transport.long_steps import add_long_step
 from mcp_workbench.transport.stdio import Channel, PipeWriter
 
 log = logging.getLogger(__name__)
@@ -314,7 +315,7 @@ class Conversation:
     def _receive_message(self, line: bytes) -> None:
         if len(line) > HUGE:
             self._late = _LateMessage(line, self.response_to)
-            asyncio.get_running_loop().call_soon(self._read_late)
+            add_long_step(self._read_late)
             return
         try:
             message = _decoded(line)
@@ -334,7 +335,7 @@ class Conversation:
             late.read = _decoded(late.line)
         except Malformed as error:
             late.read = error
-        asyncio.get_running_loop().call_soon(self._receive_late)
+        add_long_step(self._receive_late)
 
     def _receive_late(self) -> None:
         late, self._late = self._late, None

@@ -367,6 +367,8 @@ class ConnectionSubscriptions:
         self._level = ""
         self._changes: ListenRequest | None = None
         self._watching: ListenRequest | None = None
+        self._asked: Counter[str] = Counter()  # subscriptions that a legacy server has not answered
+        self._given_up: set[str] = set()  # of them, those that another host no longer wants
 
     def listen_for_changes(self, conversation: Conversation, agreed: Agreed) -> None:
         """Listen for changes of a modern server's lists, before they are first read."""
@@ -415,20 +417,39 @@ class ConnectionSubscriptions:
         self._registry.require_room(self._connection_id, uri, holder, principal)
         first = uri not in self._registry.uris(self._connection_id)
         if first and not self._modern:
-            await self._subscribe_legacy(uri)
-            self._require_room_still(uri, holder, principal)
+            await self._subscribe_first(uri, holder, principal)
+            return
         self._registry.subscribe(self._connection_id, uri, holder, principal)
-        if first and self._modern:
+        if first:
             await self._listen(self._registry.uris(self._connection_id)).ready()
 
-    def _require_room_still(self, uri: str, holder: object, principal: str) -> None:
-        """The same after the server has answered: others may have subscribed meanwhile."""
+    async def _subscribe_first(self, uri: str, holder: object, principal: str) -> None:
+        """Ask a legacy server. Others may do so at the same time, and be refused, or give it up again."""
+        self._asked[uri] += 1
+        try:
+            await self._subscribe_legacy(uri)
+            self._subscribe_still(uri, holder, principal)
+        finally:
+            self._asked[uri] -= 1
+            if not self._asked[uri]:
+                del self._asked[uri]
+                self._end_given_up(uri)
+
+    def _subscribe_still(self, uri: str, holder: object, principal: str) -> None:
+        """Subscribe after the server has answered: others may have subscribed to more meanwhile."""
         try:
             self._registry.require_room(self._connection_id, uri, holder, principal)
         except NoRoom:
-            if uri not in self._registry.uris(self._connection_id):
-                self.unsubscribed([uri])
+            self._given_up.add(uri)
             raise
+        self._registry.subscribe(self._connection_id, uri, holder, principal)
+
+    def _end_given_up(self, uri: str) -> None:
+        if uri not in self._given_up:
+            return
+        self._given_up.discard(uri)
+        if uri not in self._registry.uris(self._connection_id):
+            self.unsubscribed([uri])
 
     async def _subscribe_legacy(self, uri: str) -> None:
         params = jsonrpc.encode({"uri": uri})
@@ -440,8 +461,10 @@ class ConnectionSubscriptions:
     def unsubscribed(self, gone: list[str]) -> None:
         """No host subscribes to these resources any more: unsubscribe at the server."""
         if not self._modern:
+            self._given_up.update(uri for uri in gone if uri in self._asked)
             for uri in gone:
-                self._send_request("resources/unsubscribe", {"uri": uri})
+                if uri not in self._asked:  # else the server would take it for the last word
+                    self._send_request("resources/unsubscribe", {"uri": uri})
         elif uris := self._registry.uris(self._connection_id):
             self._listen(uris)
         elif self._watching is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,6 +35,7 @@ from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 from mcp_workbench.transport.json_text import HUGE
 from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.long_steps import take_long_steps
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
@@ -188,8 +188,7 @@ class HttpFront:
             if reply is not None:
                 response.plain(reply)
         if reply is None and len(request.body) > HUGE:
-            for _ in self.read_ahead(request):
-                await asyncio.sleep(0)
+            await take_long_steps(self.read_ahead(request))
         if reply is None and not response.over:  # a host that is gone waits for nothing
             self.handle(request, response)
 
@@ -304,7 +303,10 @@ class HttpFront:
         if not isinstance(request.admitted, Admitted):
             self._handle_other(request, response)
         elif request.admitted.modern:
-            self._exchanges.handle(request, response)
+            if self._sessions.closing:  # since it was admitted
+                response.plain(CLOSING)
+            else:
+                self._exchanges.handle(request, response)
         else:
             self._sessions.handle(request, response)
 

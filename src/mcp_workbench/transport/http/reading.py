@@ -215,6 +215,11 @@ class RequestReader(asyncio.Protocol):
             self._deadline = self._port.now + BODY_TIME
             self._paced = request.size
 
+    @property
+    def _is_next(self) -> bool:
+        """Whether no other request is before the one that is being read."""
+        return self._response is None and not self._waiting
+
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
@@ -222,7 +227,7 @@ class RequestReader(asyncio.Protocol):
             return
         self._request = HttpRequest()
         self._turned = True
-        if self._response is None:
+        if self._is_next:
             self._deadline = self._port.now + HEAD_TIME
 
     def on_url(self, url: bytes) -> None:
@@ -257,7 +262,7 @@ class RequestReader(asyncio.Protocol):
             self._refuse_rest(request, request.refused)
             return
         self._entering = request
-        if b"expect" in headers and self._response is None:
+        if b"expect" in headers and self._is_next:
             self._let_go_on(request)
 
     def _let_go_on(self, request: HttpRequest) -> None:
@@ -292,8 +297,7 @@ class RequestReader(asyncio.Protocol):
         self._deadline = NEVER
         if not request.keep_alive:
             self.deaf = True
-        waits = self._response is not None or self._waiting
-        if waits and not self._may_hold(request, request.size + request.head_size):
+        if not self._is_next and not self._may_hold(request, request.size + request.head_size):
             return
         request.close_body()
         self._complete = request

@@ -28,6 +28,7 @@ from mcp_workbench.transport.http.reading import (
     ReaderLimits,
     RequestReader,
 )
+from mcp_workbench.transport.long_steps import add_long_step
 from mcp_workbench.transport.stdio import JoinedWrites
 
 log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ class HttpConnection(RequestReader):
             self.deaf = True
             self.abort()
         elif self._response is None and len(self._waiting) == 1:  # else it is called already
-            self.server.loop.call_soon(self._next)
+            self._call_next()
 
     def _begin(self, request: HttpRequest) -> None:
         if request.counted:
@@ -154,12 +155,18 @@ class HttpConnection(RequestReader):
         if not keep_alive and not self._waiting:
             self._linger()
         elif self._waiting:
-            self.server.loop.call_soon(self._next)
+            self._call_next()
         elif self._request is not None:
             self._deadline = self.server.now + HEAD_TIME
         elif self._entering is None:
             self._deadline = self.server.now + IDLE_TIME
             self.idle_since = time.monotonic()  # uvloop's time stands still between two events
+
+    def _call_next(self) -> None:
+        if self._waiting[0].steps is None:
+            self.server.loop.call_soon(self._next)
+        else:
+            add_long_step(self._next)
 
     def _next(self) -> None:
         """Begin the next request. One with a huge body is joined and read first, in steps of their own."""
@@ -170,7 +177,7 @@ class HttpConnection(RequestReader):
             self._begin(self._waiting.popleft())
         else:
             self._read_on(request, request.steps)
-            self.server.loop.call_soon(self._next)
+            add_long_step(self._next)
 
     def _read_in_steps(self, request: HttpRequest, joining: Iterator[None]) -> Iterator[None]:
         yield from joining
