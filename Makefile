@@ -89,7 +89,7 @@ test-cost: $(VENV)/.dev ## what measures CPU time and memory, the largest messag
 	$(PYTEST) -m cost -n 2 --dist worksteal
 
 test-quick: $(VENV)/.dev ## the tests that hardly start a process: half a minute
-	$(PYTEST) -n 2 --dist worksteal tests/core tests/transport tests/protocol tests/schema tests/config tests/server
+	$(PYTEST) -n 3 --dist worksteal tests/core tests/transport tests/protocol tests/schema tests/config tests/server
 
 coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
 	$(BIN)/python -m coverage erase
