@@ -174,7 +174,7 @@ async def test_a_call_that_takes_long_becomes_a_stream_that_shows_life() -> None
     async with port() as opened:
         peer = await opened.connect()
         peer.send(opened.modern_use("hold", {"key": "k"}))
-        await until(lambda: opened.front.busy)
+        await opened.until_asked()
         now = opened.server.now
         opened.front.tick(now + 4)
         opened.front.tick(now + 6)

@@ -91,7 +91,7 @@ async def test_an_id_that_is_in_use_is_refused_where_it_came_from() -> None:
     async with port() as opened:
         session = await opened.open()
         first = await session.begin("hold", {"key": "k"})
-        await until(lambda: opened.front.busy)
+        await opened.until_asked()
         again = await session.post(rpc("ping", id=1))
         await session.use("release", {"key": "k"})
 
@@ -156,9 +156,8 @@ async def hold(session: Session, key: str = "k") -> str:
     """A call that waits, whose stream has begun and then broken; its last event's id."""
     peer = await session.begin("hold", {"key": key})
     assert isinstance(session.port, OwnPort)
-    front = session.port.front
-    await until(lambda: front.busy)
-    front.tick(session.port.server.now + 6)
+    await session.port.until_asked()
+    session.port.front.tick(session.port.server.now + 6)
     await peer.head()
     event = await peer.event()
     peer.close()

@@ -13,7 +13,7 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.http_app import port_of
 from mcp_workbench.server.http.front import HttpFront
 from mcp_workbench.transport.http.server import HttpServer
-from tests.kit.clock import PATIENCE
+from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, spec
 from tests.kit.results import (
     INITIALIZE,
@@ -288,6 +288,15 @@ class OwnPort(Port):
         super().__init__(server.port)
         self.front = front
         self.server = server
+
+    async def until_asked(self) -> None:
+        """Wait until a server has a call: while it starts, a later call might reach it first."""
+
+        def is_asked() -> bool:
+            ready = [one for one in self.front.gateway.connected if one.tools.read_at]
+            return any(one.conversation.pending.count for one in ready)
+
+        await until(is_asked)
 
 
 @asynccontextmanager
