@@ -88,7 +88,7 @@ test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=4 tests 
 test-cost: $(VENV)/.dev ## what measures CPU time and memory, the largest messages above all
 	$(PYTEST) -m cost -n 2 --dist worksteal
 
-test-quick: $(VENV)/.dev ## the tests that hardly start a process: half a minute
+test-quick: $(VENV)/.dev ## the tests that hardly start a process: about 20 seconds
 	$(PYTEST) -n 3 --dist worksteal tests/core tests/transport tests/protocol tests/schema tests/config tests/server
 
 coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
