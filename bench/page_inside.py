@@ -21,16 +21,16 @@ from page import RATE, Bench, Page, calls_for
 
 _PROGRAM = """
 import atexit, json, statistics, sys, time
+import mcp_workbench.server.host_calls as host_calls
 from mcp_workbench.cli.main import main
-from mcp_workbench.gateway.call_meter import CallMeter
 from mcp_workbench.ui.page_events import PageEvents
 
-clock, note, send = time.perf_counter, CallMeter.note_relayed, PageEvents._send
+clock, observe, send = time.perf_counter, host_calls.observe, PageEvents._send
 after, turns, empty = [], [], []
 
-def timed(self, call, result, answered):
+def timed(observers, call, outcome):
     began = clock()
-    note(self, call, result, answered)
+    observe(observers, call, outcome)
     after.append(clock() - began)
 
 async def timed_send(self):
@@ -49,7 +49,7 @@ def report():
 
 out = sys.argv[-1]
 sys.argv = ["mcp-workbench", *sys.argv[1:-1]]
-CallMeter.note_relayed, PageEvents._send = timed, timed_send
+host_calls.observe, PageEvents._send = timed, timed_send
 atexit.register(lambda: (sys.argv.append(out), report()))
 sys.exit(main())
 """

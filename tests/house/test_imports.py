@@ -175,7 +175,6 @@ def test_a_broad_except_stands_only_at_the_borders(modules: list[Module]) -> Non
             "upstream/connection.py",  # any failure becomes a state
             "upstream/conversation.py",  # nothing that a server says may raise
             "gateway/interceptors.py",  # an interceptor may be anybody's code
-            "server/host_calls.py",  # likewise, without one more function for each call
             "server/session.py",  # nothing that a host says may raise, and a fault of ours costs one request
             "server/stdio_front.py",  # the same for a message that is read in steps
         }

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-import msgspec
 import pytest
 
 from mcp_workbench.core.errors import WorkbenchError
@@ -137,9 +136,6 @@ class Broken(Interceptor):
     observes_only = True
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
-        raise RuntimeError
-
-    def note_relayed(self, call: Call, result: msgspec.Raw | bytes, answered: float) -> None:
         raise RuntimeError
 
 

@@ -30,8 +30,6 @@ from mcp_workbench.gateway.interceptors import CallOutcome, Interceptor, Relayed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import msgspec
-
     from mcp_workbench.core.call_request import CallRequest
     from mcp_workbench.gateway.calls import Call
     from mcp_workbench.gateway.workbench import Gateway
@@ -180,22 +178,21 @@ class CallMeter(Interceptor):
     # Measuring
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
-        if type(outcome) is Relayed:
-            self.note_relayed(call, outcome.result, call.answered)
-        else:
-            self._note(call, outcome, monotonic())
-        return outcome
-
-    def note_relayed(self, call: Call, result: msgspec.Raw | bytes, answered: float) -> None:
         end = monotonic()
-        if call.route is not self._route or call.session is not self._session or call.has_details:
-            call.answered = answered
-            self._note(call, Relayed(result), end)
-            return
-        new, size = self._new, len(call.request.params.get("arguments", b""))
-        new.append((self._kind, call.started, call.sent, answered, end, size, len(result)))
+        if (
+            call.route is not self._route
+            or call.session is not self._session
+            or type(outcome) is not Relayed
+            or call.has_details
+        ):
+            self._note(call, outcome, end)
+            return outcome
+        arguments = len(call.request.params.get("arguments", b""))
+        new, received = self._new, len(outcome.result)
+        new.append((self._kind, call.started, call.sent, call.answered, end, arguments, received))
         if len(new) >= BLOCK:
             self._count()
+        return outcome
 
     def _note(self, call: Call, outcome: CallOutcome, end: float) -> None:
         """Note a call that has something to look at."""

@@ -97,12 +97,6 @@ class Interceptor:
         """Called once, after the call has ended; returns the outcome that its sender gets."""
         return outcome
 
-    def note_relayed(self, call: Call, result: msgspec.Raw | bytes, answered: float) -> None:
-        """Called in place of `after` if the result was relayed as it is, and nobody else looks at it.
-
-        For those that observe only. `answered` is when the server's answer was there.
-        """
-
     def close(self) -> None:
         """Called when the gateway closes: no more calls follow."""
 
@@ -156,14 +150,6 @@ def _failed(call: Call, *, may_have_run: bool) -> CallFailed:
 def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
     """Return those that look at a call before it is sent."""
     return tuple(i for i in interceptors if type(i).before is not Interceptor.before)
-
-
-def only_note(after: AfterCall) -> Callable[[Call, msgspec.Raw | bytes, float], None] | None:
-    """Return what notes a result that is relayed as it is, if that is all that is done after a call."""
-    if after.recorders or len(after.observers) != 1:
-        return None
-    (only,) = after.observers
-    return None if type(only).note_relayed is Interceptor.note_relayed else only.note_relayed
 
 
 class AfterCall(NamedTuple):

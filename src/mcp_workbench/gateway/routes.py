@@ -23,7 +23,6 @@ from mcp_workbench.gateway.interceptors import (
     Wait,
     decide,
     decide_later,
-    only_note,
     with_after,
     with_before,
 )
@@ -87,9 +86,7 @@ class Route:
         self.method = request.method
         self.connection = connection
         self.before = with_before(interceptors)
-        looking = with_after(interceptors)
-        self.after, self.recorders, self.observers = looking
-        self.note = only_note(looking)
+        self.after, self.recorders, self.observers = with_after(interceptors)
         nobody_looks = all(interceptor.failures_only for interceptor in self.after)
         self.plain = request.method == TOOLS_CALL and not connection.modern and nobody_looks
         self._pool = view.gateway.pool

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from time import monotonic
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Suspension
     from mcp_workbench.transport.tasks import TaskScope
-
-log = logging.getLogger(__name__)
 
 Work = Callable[..., Coroutine[Any, Any, None]]
 
@@ -84,7 +81,6 @@ class HostCall(Call):
         self.session = session
         self.id = id
         self._flat = flat  # called by a flat name
-        self.has_details = False  # found faster than the default of the class, after each call
 
     @property
     def host(self) -> tuple[str, str]:
@@ -121,15 +117,7 @@ class HostCall(Call):
             if route is None or not (route.recorders or route.observers):
                 self.session.reply(self.id, result)
                 return
-            answered = monotonic()
-            if (note := route.note) is not None:
-                self.session.reply(self.id, result)
-                try:
-                    note(self, result, answered)
-                except Exception:
-                    log.exception("%r failed after a call", note)
-                return
-            self.answered = answered
+            self.answered = monotonic()
             relayed = Relayed(result)
             if route.recorders:
                 observe(route.recorders, self, relayed)
