@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from mcp_workbench.core.redact import redact_cut
+from mcp_workbench.transport.http.urls import is_slow_to_parse
 
 WELL_KNOWN_RESOURCE = "/.well-known/oauth-protected-resource"
 WELL_KNOWN_SERVER = "/.well-known/oauth-authorization-server"
@@ -162,6 +163,8 @@ def origin_of(url: str) -> str:
 
 
 def _parts(url: str) -> SplitResult:
+    if is_slow_to_parse(url):
+        raise _no_address()
     try:
         return urlsplit(url)
     except ValueError:

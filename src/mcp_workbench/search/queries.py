@@ -149,10 +149,20 @@ _HUMPS = re.compile(
 )
 
 
+# Words with the space behind them. Longer ones are cut: the time to put the marks of one letter in order grows with
+# the square of their number, and nobody else runs meanwhile.
+_PIECES = re.compile(r"\S{1,128}\s*|\s+")
+
+
+def _one_spelling(piece: str) -> str:
+    """One spelling of what looks the same."""
+    return piece if piece.isascii() else unicodedata.normalize("NFKC", piece)
+
+
 def parts(text: str) -> Iterator[str]:
     """Split text: `getUserByID2` is get, user, by, id, 2; scripts without spaces become pairs."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)  # one spelling of what looks the same
+        text = "".join(map(_one_spelling, _PIECES.findall(text)))
     for run in _RUNS.findall(text):
         if run.islower():
             yield run

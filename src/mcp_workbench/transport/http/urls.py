@@ -9,6 +9,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import msgspec
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+LONGEST_NON_ASCII = 2048  # characters of a URL
 _HOST = re.compile("[!-~]+")  # it has to fit into a header
 
 
@@ -43,13 +44,22 @@ class Url(msgspec.Struct, frozen=True):
     def joined(self, reference: str) -> Url:
         """Resolve a reference relative to this URL."""
         try:
+            if is_slow_to_parse(reference):
+                raise BadUrl("too long")
             return parse_url(urljoin(f"{self.origin}{self.target}", reference))
-        except ValueError:  # of either
+        except ValueError:  # of all three
             raise BadUrl("the URL it refers to is not valid") from None
+
+
+def is_slow_to_parse(url: str) -> bool:
+    """Whether it is long and not ASCII: Python normalizes its host, in quadratic time."""
+    return len(url) > LONGEST_NON_ASCII and not url.isascii()
 
 
 def parse_url(text: str) -> Url:
     """Parse an http:// or https:// URL. Raises BadUrl."""
+    if is_slow_to_parse(text):
+        raise BadUrl("the URL is too long: correct 'url'")
     try:
         parts = urlsplit(text.strip())
         port = parts.port
