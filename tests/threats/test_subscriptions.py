@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 
 from mcp_workbench.core.spec import HttpSettings, NamedToken, ServerAddress
+from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.subscriptions import (
     MOST_BYTES,
     MOST_RESOURCES,
     ONE_HOST,
     ConnectionId,
     ConnectionSubscriptions,
+    ListenRequest,
     NoRoom,
     SubscriptionRegistry,
 )
 from tests.kit.clock import until
-from tests.kit.http_host import Session, port
-from tests.kit.results import Message
-from tests.primitives.scenes import MODERN
+from tests.kit.http_host import Session, port, rpc
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import Message, enveloped
+from tests.kit.servers import OFFERS
+from tests.primitives.scenes import MODERN, begin, bench, seen
 from tests.primitives.test_many_hosts import SHARED, legacy_host, listening, shared
 from tests.threats.growth import assert_linear
 
@@ -151,6 +157,59 @@ def test_a_host_that_leaves_is_forgotten_in_proportion() -> None:
         return registry
 
     assert_linear(lambda registry: registry.forget("host"), made, 40_000)
+
+
+@pytest.mark.cost
+def test_a_host_that_leaves_with_very_many_requests_is_forgotten_in_proportion() -> None:
+    def made(count: int) -> tuple[SubscriptionRegistry, int]:
+        registry = SubscriptionRegistry()
+        for n in range(count):
+            registry.subscribe(AT, f"x://{n}", n)
+        return registry, count
+
+    def leave(scene: tuple[SubscriptionRegistry, int]) -> None:
+        registry, count = scene
+        for n in range(count):
+            registry.forget(n)
+
+    assert_linear(leave, made, MOST_RESOURCES)
+
+
+@pytest.mark.usefixtures("forked_commands")
+def test_very_many_who_subscribe_at_once_are_told_to_their_server_in_few_messages(
+    tmp_path: Path,
+) -> None:
+    count = 1500
+    entry = {"command": sys.executable, "args": ["-E", "-S", str(OFFERS), "fixture", "modern"]}
+    with PipeHost(bench(tmp_path, {"dev": {"fixture": entry}}), modern=True) as host:
+        begin(host, "dev")
+        uris = [f"item://fixture/{n}" for n in range(count)]
+        host.write(b"".join(wish(1000 + n, uri) for n, uri in enumerate(uris)))
+        heard = [host.receive() for _ in uris]
+        asked = seen(host, "dev", "fixture", "subscriptions/listen")
+
+    told = [one["params"]["notifications"]["resourceSubscriptions"] for one in heard if one]
+    assert sorted(uri for (uri,) in told) == sorted(uris)
+    most = [one["notifications"].get("resourceSubscriptions", []) for one in asked]
+    assert len(asked) < count / 4
+    assert sorted(most[-1]) == sorted(uris)
+
+
+async def test_requests_that_replace_each_other_without_an_answer_are_ended_at_once() -> None:
+    conversation = Conversation(1 << 20, lambda message: None)
+    last: ListenRequest | None = None
+    for _ in range(5000):
+        last = ListenRequest(conversation, {}, lambda: None, last)
+    assert last is not None
+
+    last.end()
+
+    assert conversation.long_requests == {}
+
+
+def wish(id: int, uri: str) -> bytes:
+    params = enveloped({"notifications": {"resourceSubscriptions": [uri]}})
+    return rpc("subscriptions/listen", params, id) + b"\n"
 
 
 async def test_those_who_leave_are_told_to_their_server_in_one_message() -> None:

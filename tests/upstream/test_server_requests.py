@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mcp_workbench.transport.jsonrpc import NEVER, Outcome
+from mcp_workbench.transport.jsonrpc import NEVER, Envelope, Outcome
 from mcp_workbench.upstream.conversation import Failure, ResponseHandler
 from tests.kit.asking_server import AskingServer
 
@@ -33,8 +33,7 @@ class Server(AskingServer):
         return [self.talk.pending.add(call, NEVER) for call in calls]
 
     def says(self, number: int = 0) -> None:
-        line = b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}\n'
-        self.talk.receive_on(number, line) if number else self.talk.receive(line)
+        self.talk.receive_decoded(Envelope(id=msgspec.Raw(b"1"), method="roots/list"), number)
 
 
 @pytest.mark.parametrize("which", [0, 1])

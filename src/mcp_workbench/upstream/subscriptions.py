@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -33,6 +34,7 @@ ESCAPED = 12  # bytes of a character that is written as two escapes
 ONE_HOST = 8  # one host may have an eighth of both
 SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
 LASTED = 30.0  # seconds after which it counts as stable
+UNREAD = pause(0.1)  # seconds until it is tried again to ask a server that does not read
 ACK_SECONDS = 5.0  # for the acknowledgement; without one the subscription is assumed to work
 PERMANENT = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)
 
@@ -96,6 +98,7 @@ class SubscriptionRegistry:
     def __init__(self) -> None:
         self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # with its toolboxes
         self._subscriptions: dict[ConnectionId, dict[str, set[object]]] = {}
+        self._held: defaultdict[object, dict[tuple[ConnectionId, str], None]] = defaultdict(dict)
         # Of connections, of hosts, and of principals at a connection.
         self._shares: defaultdict[object, Share] = defaultdict(Share)
         self._principals: dict[object, str] = {}  # of hosts that subscribe to something
@@ -166,6 +169,7 @@ class SubscriptionRegistry:
             self._shares[connection_id].add(uri)
         if holder not in holders:
             holders.add(holder)
+            self._held[holder][connection_id, uri] = None
             self._shares[holder].add(uri)
             self._principals[holder] = principal
             self._count(connection_id, uri, principal)
@@ -199,6 +203,9 @@ class SubscriptionRegistry:
         if holders is None or holder not in holders:
             return False
         holders.discard(holder)
+        del self._held[holder][connection_id, uri]
+        if not self._held[holder]:
+            del self._held[holder]
         self._remove_share(holder, uri)
         self._discount(connection_id, uri, holder)
         if holders:
@@ -227,14 +234,9 @@ class SubscriptionRegistry:
     def forget(self, holder: object) -> list[tuple[ConnectionId, str]]:
         """Forget a host; returns the subscriptions that no other host has."""
         self._levels.pop(holder, None)
-        subscribed = [
-            (connection_id, uri)
-            for connection_id, uris in self._subscriptions.items()
-            for uri in uris
-        ]
         return [
             (connection_id, uri)
-            for connection_id, uri in subscribed
+            for connection_id, uri in tuple(self._held.get(holder, ()))
             if self.unsubscribe(connection_id, uri, holder)
         ]
 
@@ -281,7 +283,7 @@ class ListenRequest:
         self._conversation = conversation
         self._notifications = notifications
         self._missed = missed
-        self._replaces = replaces  # ended when this one is acknowledged, so no update is missed
+        self.replaces = replaces  # ended when this one is acknowledged, so no update is missed
         self._failures = 0
         self._opened_at = 0.0
         self._acknowledged = asyncio.Event()
@@ -333,9 +335,11 @@ class ListenRequest:
         self.is_interrupted = True
 
     def _end_replaced(self) -> None:
-        if self._replaces is not None:
-            self._replaces.end()
-            self._replaces = None
+        replaced, self.replaces = self.replaces, None
+        while replaced is not None:  # very many, if the server acknowledges none
+            older, replaced.replaces = replaced.replaces, None
+            replaced.end()
+            replaced = older
 
     def end(self) -> None:
         """End it: nobody wants it any more, or a newer one replaces it."""
@@ -367,6 +371,7 @@ class ConnectionSubscriptions:
         self._level = ""
         self._changes: ListenRequest | None = None
         self._watching: ListenRequest | None = None
+        self._renewal: asyncio.Event | None = None  # set when the server is asked for all of now
         self._asked: Counter[str] = Counter()  # subscriptions that a legacy server has not answered
         self._given_up: set[str] = set()  # of them, those that another host no longer wants
 
@@ -421,7 +426,11 @@ class ConnectionSubscriptions:
             return
         self._registry.subscribe(self._connection_id, uri, holder, principal)
         if first:
-            await self._listen(self._registry.uris(self._connection_id)).ready()
+            with suppress(TimeoutError):  # it does not read; it gets all of them when it does
+                async with asyncio.timeout(ACK_SECONDS):
+                    await self._renew().wait()
+            if self._watching is not None:
+                await self._watching.ready()
 
     async def _subscribe_first(self, uri: str, holder: object, principal: str) -> None:
         """Ask a legacy server. Others may do so at the same time, and be refused, or give it up again."""
@@ -465,13 +474,37 @@ class ConnectionSubscriptions:
             for uri in gone:
                 if uri not in self._asked:  # else the server would take it for the last word
                     self._send_request("resources/unsubscribe", {"uri": uri})
-        elif uris := self._registry.uris(self._connection_id):
+        else:
+            self._renew()
+
+    # Listening
+
+    def _renew(self) -> asyncio.Event:
+        """Listen to what is subscribed to, with one request for all that changes in this turn of the loop.
+
+        Each has all the resources, so very many at once would be more than a server can read. The event is
+        set when it was sent.
+        """
+        if self._renewal is None:
+            self._renewal = asyncio.Event()
+            asyncio.get_running_loop().call_soon(self._listen_anew)
+        return self._renewal
+
+    def _listen_anew(self) -> None:
+        if self._renewal is None:
+            return
+        conversation = self._conversation
+        if conversation is not None and conversation.channel.backlog > MOST_BYTES:
+            asyncio.get_running_loop().call_later(UNREAD, self._listen_anew)
+            return
+        renewal, self._renewal = self._renewal, None
+        uris = self._registry.uris(self._connection_id)
+        if uris and conversation is not None:
             self._listen(uris)
         elif self._watching is not None:
             self._watching.end()
             self._watching = None
-
-    # Listening
+        renewal.set()
 
     @property
     def is_interrupted(self) -> bool:
