@@ -15,7 +15,9 @@ import pytest
 from mcp_workbench.config import jsonc
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.hosts import bundle as bundles
-from mcp_workbench.hosts.bundle import read_bundle
+from mcp_workbench.hosts.bundle import from_bundle, read_bundle
+from mcp_workbench.hosts.files import this_machine
+from mcp_workbench.hosts.server_json import ValueSource
 from tests.hosts.samples import tree
 from tests.kit.command import Person, newcomer
 
@@ -131,6 +133,26 @@ def test_a_manifest_that_does_not_fit(tmp_path: Path, manifest: Any, reason: str
 
     assert (done.status, reason in done.err) == (2, True), done.err
     assert tree(person.home) == tree(person.home / "nothing")
+
+
+def filled(path: Path, options: dict[str, Any], *args: str) -> list[str]:
+    """The arguments of a bundle with these options."""
+    server = {"type": "node", "entry_point": "x", "mcp_config": {"command": "x", "args": args}}
+    archive(path, {**MANIFEST, "server": server, "user_config": options})
+    values = ValueSource({}, lambda name, about: "")
+    return from_bundle("", read_bundle(path), "/home", values, this_machine()).entry["args"]
+
+
+def test_options_that_refer_to_each_other_are_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "x.mcpb"
+    doubled = {f"o{n}": {"default": f"${{user_config.o{n + 1}}}" * 2} for n in range(60)}
+
+    assert filled(path, {"a": {"default": "${user_config.a}"}}, "${user_config.a}") == [
+        "$${user_config.a}"
+    ]
+    assert filled(path, doubled, "x${user_config.o0}") == ["x" + "$${user_config.o1}" * 2]
+    with pytest.raises(InvalidCall, match="its options would fill the entry"):
+        filled(path, {"a": {"default": "x" * 4000}}, *["${user_config.a}"] * 1000)
 
 
 @pytest.mark.parametrize("name", ["../out", "/out", "a/../../out", "a\\..\\out", "c:out", "a//b"])

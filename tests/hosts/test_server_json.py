@@ -116,6 +116,19 @@ def test_a_remote_with_variables_in_its_url_and_its_headers() -> None:
     }
 
 
+def test_variables_have_no_variables_of_their_own() -> None:
+    inner: dict[str, Any] = {"value": "end"}
+    for _ in range(60):
+        inner = {"value": "{v}{v}", "variables": {"v": inner}}
+    remote = {"type": "sse", "url": "https://x/{v}", "variables": {"v": inner}}
+    long = {"v": {"value": "x" * 4000}}
+    endless = {"type": "sse", "url": "https://x/" + "{v}" * 1000, "variables": long}
+
+    assert added({"name": "a/b", "remotes": [remote]}).entry["url"] == "https://x/{v}{v}"
+    with pytest.raises(InvalidCall, match="its variables would fill the entry"):
+        added({"name": "a/b", "remotes": [endless]})
+
+
 def test_what_is_installed_comes_first() -> None:
     uvx = {"registryType": "pypi", "identifier": "notes", "version": "1"}
     value = {**NOTES, "packages": [NPM, uvx]}

@@ -24,7 +24,7 @@ from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.hosts.files import Machine
 from mcp_workbench.hosts.plan import plain_name
 from mcp_workbench.hosts.read import Entry, HostServer
-from mcp_workbench.hosts.server_json import Object, ValueSource, derived_variable
+from mcp_workbench.hosts.server_json import MOST_TEXT, Object, ValueSource, derived_variable
 
 SUFFIXES = (".mcpb", ".dxt")
 MANIFEST = "manifest.json"
@@ -205,6 +205,7 @@ class _Filler:
         self.folder = folder
         self.options = _object(bundle.manifest.get("user_config"))
         self.values = values
+        self.left = MOST_TEXT
         self.fixed = {
             "__dirname": str(folder),
             "HOME": str(machine.home),
@@ -225,14 +226,24 @@ class _Filler:
 
     def _instead(self, match: re.Match[str]) -> str:
         name = match[1]
-        if name in self.fixed:
-            return self.fixed[name].replace("${", "$${")
         if name.startswith("user_config."):
             return ",".join(self.option(name.partition(".")[2]))
-        return "$" + match[0]  # text of its own
+        return self._fixed(match)
+
+    def _fixed(self, match: re.Match[str]) -> str:
+        """Returns what every manifest can refer to; anything else is text of its own."""
+        known = self.fixed.get(match[1])
+        return f"${match[0]}" if known is None else known.replace("${", "$${")
 
     def option(self, key: str) -> list[str]:
         """Returns the values of an option: given, secret, default, or asked for."""
+        values = self._option(key)
+        self.left -= sum(map(len, values))
+        if self.left < 0:
+            raise InvalidCall(f"'{self.name}' can't be added: its options would fill the entry")
+        return values
+
+    def _option(self, key: str) -> list[str]:
         option = _object(self.options.get(key))
         default = option.get("default")
         if key in self.values.given:
@@ -243,7 +254,8 @@ class _Filler:
             return [f"${{{variable}}}" if option.get("required") else f"${{{variable}:-}}"]
         if default is not None:
             items = cast("list[Any]", default) if isinstance(default, list) else [default]
-            return [self.text(_plain(item)) for item in items]
+            # Without those of other options, each of which could have two more in it.
+            return [_PLACE.sub(self._fixed, _plain(item)) for item in items]
         if option.get("required"):
             about = str(option.get("description") or option.get("title") or "")
             return [self.values.ask(key, about).replace("${", "$${")]

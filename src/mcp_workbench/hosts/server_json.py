@@ -15,6 +15,7 @@ from mcp_workbench.hosts.read import Entry, HostServer
 
 Object = dict[str, Any]
 
+MOST_TEXT = 1 << 20  # characters of all values that an entry is filled with
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _RUNTIMES = {"npm": "npx", "pypi": "uvx", "oci": "docker"}
 _STATUS = "io.modelcontextprotocol.registry/official"
@@ -130,6 +131,7 @@ class _Translator:
         self.name = name
         self.values = values
         self.notes: list[str] = []
+        self.left = MOST_TEXT
 
     def package(self, package: Object) -> Entry:
         kind, identifier = package["registryType"], package["identifier"]
@@ -224,12 +226,15 @@ class _Translator:
             item = known.get(match[1])
             if not isinstance(item, dict):
                 return match[0]
-            value = self.value(
-                {"isRequired": True, **cast("Object", item)},
-                match[1],
-                derived_variable(self.name, match[1]),
-            )
-            return value or ""
+            # A variable has no variables of its own, each of which could have two more in it.
+            own = {"isRequired": True, **cast("Object", item), "variables": None}
+            value = self.value(own, match[1], derived_variable(self.name, match[1])) or ""
+            self.left -= len(value)
+            if self.left < 0:
+                raise InvalidCall(
+                    f"'{self.name}' can't be added: its variables would fill the entry"
+                )
+            return value
 
         return _PLACE.sub(instead, text.replace("${", "$${"))
 
