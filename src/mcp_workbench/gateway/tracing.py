@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -33,6 +32,7 @@ from mcp_workbench.core.spec import HttpEndpoint
 from mcp_workbench.gateway.call_meter import AnswerClock
 from mcp_workbench.gateway.call_summary import LONGEST_NAME, summary_of
 from mcp_workbench.gateway.interceptors import CallOutcome, Interceptor, Rejected
+from mcp_workbench.gateway.trace_export import new_exporter
 from mcp_workbench.upstream.connection import Ready
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def tracing_of(environ: Mapping[str, str]) -> Tracing:
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     if provider.sampler.get_description() == _OFF:
         return Tracing((ContextForwarding(),))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(new_exporter()))
     return traced_by(CallTracing(provider))
 
 
