@@ -48,6 +48,22 @@ def test_without_bubblewrap_the_server_is_not_started(tmp_path: Path, box: Any) 
     assert "(WB-BOX-701; fix: install bubblewrap" in text
 
 
+def test_a_bubblewrap_in_a_relative_folder_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that may write to such a folder could make its own."""
+    mark = tmp_path / "started"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bwrap").write_text(f"#!/bin/sh\n/usr/bin/touch {mark}\n")
+    (tmp_path / "bin" / "bwrap").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+
+    text = reason(tmp_path, spy("on_term", str(mark), sandbox="process"), path="bin")
+
+    assert text.startswith("sandbox: bubblewrap (bwrap) is not installed")
+    assert not mark.exists()
+
+
 def test_auto_goes_without_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from mcp_workbench.upstream.sandbox import _MENTIONED  # pyright: ignore[reportPrivateUsage]
 

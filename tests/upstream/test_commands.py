@@ -1,7 +1,13 @@
 """Which program a command means, here and on systems that are not here."""
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from mcp_workbench.core.spec import StdioCommand
+from mcp_workbench.upstream.dial import Unreachable, launch_of
 from mcp_workbench.upstream.launch import resolve
 
 WINDOWS = {
@@ -51,3 +57,34 @@ def test_here_a_name_is_what_it_is() -> None:
     assert resolve("npx", "/bin::/usr/bin:/opt/x", is_program=there.__contains__) == "/usr/bin/npx"
     assert resolve("/opt/x/npx", "/usr/bin", is_program=there.__contains__) == "/opt/x/npx"
     assert resolve("./npx", "/usr/bin", is_program=there.__contains__) is None
+
+
+def started(command: str, cwd: str, path: str) -> str:
+    """What the program prints that is started for this command."""
+    launch = launch_of(StdioCommand(command, cwd=cwd), {"PATH": path})
+    done = subprocess.run(
+        launch.argv, env=launch.env, cwd=launch.cwd, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="programs are files with rights")
+def test_the_program_that_is_found_is_the_one_that_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ours", "theirs"):
+        program = tmp_path / name / "bin" / "server"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho {name}\n")
+        program.chmod(0o755)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "ours")
+    theirs, empty = str(tmp_path / "theirs"), str(tmp_path / "empty")
+
+    assert started("server", theirs, "bin:/bin") == "ours"  # PATH is ours
+    assert started("server", empty, "bin:/bin") == "ours"
+    assert started("server", "", "bin:/bin") == "ours"
+    assert started("bin/server", theirs, "/bin") == "theirs"
+    assert started("./bin/server", "", "/bin") == "ours"
+    with pytest.raises(Unreachable, match="command not found: bin/server"):
+        started("bin/server", empty, "/bin")

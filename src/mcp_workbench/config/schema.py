@@ -251,7 +251,9 @@ TOOLBOX = {
 }
 SERVER = {
     "command": Key(
-        FILLED, "The program to start; it speaks MCP on stdin and stdout.", example="npx"
+        FILLED,
+        "The program to start; it speaks MCP on stdin and stdout. A relative path counts from `cwd`, or from where the workbench runs.",
+        example="npx",
     ),
     "args": Key(TEXTS, "Its arguments.", [], ["-y", "some-package"]),
     "env": Key(
@@ -463,7 +465,11 @@ LIMITS = {
         whole(LEAST_BYTES), "Bytes kept for a server that does not read.", QUEUE_BYTES
     ),
     "calls": Key(whole(1), "Calls in flight in all; a server with few of them is exempt.", CALLS),
-    "toolsPerServer": Key(whole(1), "Tools of one server that are shown.", TOOLS_PER_SERVER),
+    "toolsPerServer": Key(
+        whole(1),
+        "Tools of one server that are shown. One whose definition is longer than 4 MiB never is.",
+        TOOLS_PER_SERVER,
+    ),
     "openWait": Key(SECONDS, "Seconds that `open_toolbox` waits for a slow server.", OPEN_WAIT),
     "drain": Key(
         SECONDS,

@@ -146,6 +146,7 @@ async def dial(
             yield link
         return
     async with _start(target, spec, context, conversation.receive, ended) as link:
+        conversation.on_waiting = link.wait
         yield link
 
 
@@ -261,6 +262,10 @@ class StdioLink:
 
     def hold(self, *, held: bool) -> None:
         self._child.hold(held=held)
+
+    def wait(self, *, waits: bool) -> None:
+        """Read no more while what was read is not handled yet."""
+        self._child.wait(waits=waits)
 
     def unsent(self) -> tuple[bytes, ...]:
         return self._child.channel.unsent()

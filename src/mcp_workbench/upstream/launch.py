@@ -45,15 +45,26 @@ def is_passed_on(name: str, target: StdioCommand) -> bool:
 
 
 def program_of(target: StdioCommand, env: Mapping[str, str]) -> str | None:
-    """The program of an expanded command, in the environment of its process; None where there is none."""
-    return resolve(
+    """The program of an expanded command, in the environment of its process; None where there is none.
+
+    What is found here is what is started, also by a process that starts in another folder: the path of a
+    program counts from there, a relative folder of PATH from ours.
+    """
+    folder = folder_of(target)
+    separators = os.sep + (os.altsep or "")
+    is_path = any(separator in target.command for separator in separators)
+    base = folder if is_path else ""
+    found = resolve(
         target.command,
         _path(env),
-        is_program=_is_program,
+        is_program=lambda path: _is_program(os.path.join(base, path)),  # noqa: PTH118
         path_separator=os.pathsep,
-        separators=os.sep + (os.altsep or ""),
+        separators=separators,
         endings=env.get("PATHEXT", "") if os.name == "nt" else "",
     )
+    if found is None or not folder or os.path.isabs(found):  # noqa: PTH117
+        return found
+    return os.path.join(os.getcwd(), base, found)  # noqa: PTH109, PTH118
 
 
 def _path(env: Mapping[str, str]) -> str:
@@ -125,9 +136,10 @@ def folder_problem(cwd: str) -> str:
 def command_problem(target: StdioCommand, path: str) -> str:
     """Why no program was found for this command."""
     command = target.command
-    if os.path.isdir(command) and os.sep in command:  # noqa: PTH112
+    there = os.path.join(folder_of(target), command)  # noqa: PTH118
+    if os.path.isdir(there) and os.sep in command:  # noqa: PTH112
         return f"command is a folder: {command}; correct 'command'"
-    if os.sep in command and os.path.exists(command):  # noqa: PTH110
+    if os.sep in command and os.path.exists(there):  # noqa: PTH110
         return f"command is not executable: {command}; chmod +x it or correct 'command'"
     if entry := _split_command(target):
         return f"command is a whole command line: {command}; write {entry}"

@@ -133,7 +133,9 @@ def working_program(sandbox: Sandbox, environ: Mapping[str, str]) -> str:
             NO_SANDBOX, "this system has none, only Linux does", 'write "sandbox": "off"'
         )
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
-    paths = (os.path.join(folder, PROGRAM) for folder in folders if folder)  # noqa: PTH118
+    # Not from a relative folder: a server could have put a program of that name there.
+    absolute = [folder for folder in folders if os.path.isabs(folder)]  # noqa: PTH117
+    paths = (os.path.join(folder, PROGRAM) for folder in absolute)  # noqa: PTH118
     bwrap = next((path for path in paths if os.access(path, os.X_OK)), "")
     if not bwrap:
         raise SandboxUnavailable(
