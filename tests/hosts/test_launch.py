@@ -49,6 +49,7 @@ def test_another_program_of_that_name_on_the_path_is_not_us(
 def test_without_a_script_the_module_is_run(tmp_path: Path) -> None:
     assert choose_launch(None, tmp_path / "python", "x").words == (
         str(tmp_path / "python"),
+        "-P",
         "-m",
         "mcp_workbench",
     )

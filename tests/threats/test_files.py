@@ -7,6 +7,7 @@ import os
 import queue
 import stat
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import mcp_workbench
 from mcp_workbench.config import file_access
 from mcp_workbench.config.file_access import (
     Group,
@@ -28,7 +30,7 @@ from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.hosts.files import replace_file
 from mcp_workbench.hosts.journal import Journal
 from tests.kit.clock import PATIENCE
-from tests.kit.command import COMMAND, TIMEOUT, run_command
+from tests.kit.command import COMMAND, TIMEOUT, newcomer, run_command
 from tests.kit.config import toolbox, write_config
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and rights of POSIX")
@@ -344,6 +346,68 @@ def test_import_passes_over_a_project_file_of_another_user_and_takes_it_where_it
     assert "skipped" in passed.out
     assert "0 new servers" in passed.out
     assert "1 new server" in taken.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["./mcp-workbench", "serve"],
+        ["./mcp-workbench"],
+        ["sh", "./mcp-workbench", "-m", "mcp_workbench", "serve"],
+        ["sh", "-c", "./mcp-workbench", "-m", "mcp_workbench", "serve"],
+    ],
+)
+def test_doctor_starts_nothing_that_a_file_of_the_current_folder_names(
+    tmp_path: Path, mark: Path, words: list[str]
+) -> None:
+    person = newcomer(tmp_path)
+    program = person.folder / "mcp-workbench"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    theirs = {"mcpServers": {"workbench": {"command": words[0], "args": words[1:]}}}
+    (person.folder / ".mcp.json").write_text(json.dumps(theirs))
+
+    done = person.types("doctor", "--json")
+
+    assert not mark.exists()
+    assert "its version is not known" in done.out
+
+
+SHADOWS = ("asyncio", "json", "logging", "mcp_workbench", "msgspec", "uvloop")
+
+
+def test_modules_that_lie_in_the_current_folder_are_not_loaded_in_the_background(
+    tmp_path: Path, mark: Path
+) -> None:
+    person = newcomer(tmp_path)
+    config = write_config(person.home, toolbox(a=touching(mark.with_name("other"))))
+    for name in SHADOWS:
+        (person.folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+
+    def types(word: str) -> int:
+        ours = [sys.executable, "-P", "-m", "mcp_workbench", word, "--config", str(config)]
+        done = subprocess.run(
+            ours, cwd=person.folder, env=person.environ(), stdin=subprocess.DEVNULL, timeout=TIMEOUT
+        )
+        return done.returncode
+
+    status = types("up")
+    types("down")
+
+    assert not mark.exists()
+    assert status == 0
+
+
+def test_every_python_that_we_start_ignores_the_current_folder() -> None:
+    starts = [
+        f"{path.name}: {line.strip()}"
+        for path in Path(mcp_workbench.__file__).parent.rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if '"-m", ' in line and ("mcp_workbench" in line or "ENGINE" in line)
+    ]
+
+    assert len(starts) >= 5
+    assert [line for line in starts if '"-P", "-m", ' not in line] == []
 
 
 def test_a_journal_that_others_can_write_is_not_followed(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def _own_command() -> list[str]:
         path = shutil.which(candidate)
         if path and Path(path).stem == "mcp-workbench":
             return [os.path.abspath(path)]  # noqa: PTH100 - keeps links: they survive an update
-    return [sys.executable, "-m", "mcp_workbench"]
+    return [sys.executable, "-P", "-m", "mcp_workbench"]
 
 
 def _as_typed() -> str:

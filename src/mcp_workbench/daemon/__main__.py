@@ -1,4 +1,4 @@
-"""The daemon process: `python -m mcp_workbench.daemon [--found] CONFIG LINGER CALLS [HOST PORT]`."""
+"""The daemon process: `python -P -m mcp_workbench.daemon [--found] CONFIG LINGER CALLS [HOST PORT]`."""
 
 import sys
 

@@ -61,7 +61,8 @@ def start(
     port = [] if address is None else [address[0], str(address[1])]
     options = [] if paths.named else [FOUND]
     calls = os.path.abspath(log_calls) if log_calls else ""  # noqa: PTH100 - it changes its folder
-    daemon = [sys.executable, "-m", "mcp_workbench.daemon"]
+    # -P: the current folder may be anybody's, and its files are no modules of ours.
+    daemon = [sys.executable, "-P", "-m", "mcp_workbench.daemon"]
     argv = [*daemon, *options, paths.config, str(linger), calls, *port]
     process = subprocess.Popen(  # noqa: S603 - ourselves
         argv,

@@ -67,7 +67,9 @@ def choose_launch(script: Path | None, python: Path, origin: str) -> Launch:
     if runner := temporary_runner(python):
         return _through(runner, origin)
     if script is None:
-        return Launch((str(python), "-m", "mcp_workbench"))
+        return Launch(
+            (str(python), "-P", "-m", "mcp_workbench")
+        )  # -P: hosts start us in any folder
     stable = shutil.which(COMMAND)
     if stable and Path(stable).is_absolute() and same_file(stable, script):
         return Launch((stable,))  # in a folder such as ~/.local/bin, which outlives the environment
@@ -317,6 +319,10 @@ def _of_program(entry: OwnEntry) -> Iterator[EntryProblem]:
         message = f"'{entry.name}' starts {command} without its folder"
         yield EntryProblem("unclear", f"{message}: from a desktop the host may not find it")
     if entry.program == launch().words or Path(command).stem in _RUNNERS:
+        return
+    if entry.file.scope == "project":  # it may be anybody's file: nothing that it names is started
+        message = f"'{entry.name}' starts {command}, which is not how this program was started"
+        yield EntryProblem("elsewhere", f"{message}; its version is not known")
         return
     version, reason = reported_version(entry.program)
     if reason:
