@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import msgspec
 import pytest
 
-from mcp_workbench.cli.top_screen import change_between, screen
+from mcp_workbench.cli.top_screen import are_whole, change_between, screen
+from mcp_workbench.core.call_stats import Histogram
 from mcp_workbench.core.figures import Figures, Hosts, RequestTokens, ServerFigures
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.command import run_command, serving
@@ -84,6 +86,34 @@ def test_names_of_servers_and_tools_can_not_move_the_cursor() -> None:
     lines = screen(figures(stats=stats.snapshot()), None, 200, 0)
 
     assert all(line.isprintable() for line in lines)
+
+
+def test_whoever_answers_at_a_url_can_not_move_the_cursor_either() -> None:
+    word = "\x1b]0;x\x07\n"
+    stats = counted(call(kind(outcome=word)))
+    servers = (ServerFigures(word, word, word),)
+    shown = figures(version=word, mode=word, servers=servers, stats=stats.snapshot())
+
+    assert all(line.isprintable() for line in screen(shown, None, 200, 0))
+
+
+def test_figures_that_do_not_fit_together_are_none() -> None:
+    good = figures(calls=3)
+    stats = good.stats
+    replace = msgspec.structs.replace
+    series, tool = stats.series[0], stats.tools[0]
+    short = replace(series, total=Histogram((1,)))
+    fewer = replace(series, phases=series.phases[:2])
+    bad = [
+        replace(stats, series=(short,)),
+        replace(stats, series=(fewer,)),
+        replace(stats, tools=(replace(tool, calls=0),)),
+        replace(stats, calls=0),
+    ]
+
+    assert are_whole(good)
+    assert are_whole(figures())
+    assert [are_whole(replace(good, stats=one)) for one in bad] == [False] * 4
 
 
 # From the workbench in the background

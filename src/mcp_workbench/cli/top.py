@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import click
@@ -17,7 +17,7 @@ import msgspec
 from mcp_workbench.cli.daemon_commands import ANSWER, DaemonFailed, paths_for
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.terminal import USUAL, nearby, plain, say, say_json
-from mcp_workbench.cli.top_screen import change_between, screen
+from mcp_workbench.cli.top_screen import are_whole, change_between, screen
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.figures import Figures
 from mcp_workbench.daemon import control
@@ -148,12 +148,11 @@ _HINTS = {
 
 
 def _decoded(data: bytes) -> Figures:
-    try:
-        return msgspec.json.decode(data, type=Figures)
-    except msgspec.DecodeError:
-        raise DaemonFailed(
-            "the figures can't be read: it is of another version, or not ours"
-        ) from None
+    with suppress(msgspec.DecodeError):
+        figures = msgspec.json.decode(data, type=Figures)
+        if are_whole(figures):
+            return figures
+    raise DaemonFailed("the figures can't be read: it is of another version, or not ours")
 
 
 # How they are shown

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mcp_workbench.cli.terminal import about, cut, number, table
-from mcp_workbench.core.call_stats import PHASES, CallSeries, Histogram, merged
+from mcp_workbench.core.call_stats import NO_TIMES, PHASES, CallSeries, Histogram, merged
 from mcp_workbench.core.figures import Figures, ServerFigures
 
 _HEAD = (
@@ -27,6 +27,18 @@ class FiguresChange(NamedTuple):
     calls: int
     per_server: dict[tuple[str, str], int]
     cpu: float  # share of one processor
+
+
+def are_whole(figures: Figures) -> bool:
+    """Whether they are as we count them: whoever answers at a URL may say anything."""
+    stats, usual = figures.stats, len(NO_TIMES.counts)
+    times = [h for series in stats.series for h in (series.total, *series.phases)]
+    return (
+        all(len(series.phases) == len(PHASES) for series in stats.series)
+        and all(len(histogram.counts) == usual for histogram in times)
+        and all(tool.calls > 0 for tool in stats.tools)
+        and (stats.calls > 0 or not stats.series)
+    )
 
 
 def change_between(before: Figures | None, now: Figures) -> FiguresChange | None:
@@ -56,7 +68,7 @@ def screen(now: Figures, change: FiguresChange | None, width: int, height: int) 
         lines += ["", *tools]
     elif tools and height - len(lines) > 3:
         lines += ["", *tools[: height - len(lines) - 1]]
-    shown = [cut(line, width) for line in lines]
+    shown = [cut(_on_one_line(line), width) for line in lines]
     return shown[:height] if height else shown
 
 
@@ -164,9 +176,9 @@ def _tools(now: Figures) -> list[str]:
     return table([_TOOLS, *rows], right=frozenset({1, 2, 3, 4})) if rows else []
 
 
-def _on_one_line(name: str) -> str:
-    """A tool's name is text of its server."""
-    return name if name.isprintable() else ascii(name)
+def _on_one_line(text: str) -> str:
+    """A tool's name is text of its server, and everything is text of whoever answers at a URL."""
+    return text if text.isprintable() else ascii(text)
 
 
 # Numbers
