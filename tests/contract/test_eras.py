@@ -193,6 +193,19 @@ def test_a_server_that_is_silent_to_the_probe_is_greeted_too(tmp_path: Path, fla
     assert seen["era"] == ("modern" if flag == "late_probe" else "legacy")
 
 
+@pytest.mark.usefixtures("short_deadlines")
+def test_a_server_that_starts_slowly_is_started_again_and_probed_alone(tmp_path: Path) -> None:
+    """It had both requests to read, and takes the connection for a legacy one from then on."""
+    pids, late = tmp_path / "pids", tmp_path / "late"
+    server = entry("dual", f"late_probe={late}", era="auto", env={"PIDFILE": str(pids)})
+    with PipeHost(config_file(tmp_path, {"s": server}), modern=True) as host:
+        seen = json_text(host.use("s", "stats"))
+
+    assert (seen["era"], len(pids_in(pids))) == ("modern", 2)
+    assert late.exists()
+    assert "initialize" not in seen["methods"]
+
+
 # The era of the host comes first
 
 

@@ -119,11 +119,12 @@ def test_what_a_modern_server_can_do_decides_on_listening_and_on_nothing_else(
     assert (state.revision, state.listen) == (MODERN, listen)
 
 
-def test_silence_leads_to_both_questions_and_the_first_answer_wins() -> None:
+def test_silence_leads_to_both_questions_and_a_modern_answer_to_a_new_start() -> None:
     asked = [DISCOVER, INITIALIZE]
+    agreed = Agreed(MODERN, "s", "2")
 
     assert met("auto", Silence(), greeted("2025-06-18")) == (Agreed("2025-06-18", "s", "2"), asked)
-    assert met("auto", Silence(), discovered(MODERN)) == (Agreed(MODERN, "s", "2"), asked)
+    assert met("auto", Silence(), discovered(MODERN)) == (Startover(agreed), asked)
 
 
 def test_a_late_refusal_of_the_probe_is_no_answer_to_initialize() -> None:

@@ -11,6 +11,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from tests.kit.clock import PATIENCE
+from tests.kit.config import entry
 from tests.kit.processes import marked
 from tests.kit.results import MODERN, Json
 from tests.kit.sdk_host import (
@@ -167,7 +168,8 @@ async def settled(mark: str, processes: int) -> None:
 @pytest.mark.usefixtures("real_commands")
 async def test_servers_live_as_long_as_the_host_and_no_longer(tmp_path: Path, mode: str) -> None:
     mark = f"{tmp_path} {mode}"
-    async with sdk_host(tmp_path, both_eras(sdk_entry), mode=mode, mark=mark) as host:
+    servers = {OLD: entry(), NEW: entry("modern", era="modern")}
+    async with sdk_host(tmp_path, servers, mode=mode, mark=mark) as host:
         await settled(mark, 1)  # nothing has been asked for yet
         await open_lab(host)
         await settled(mark, 3)

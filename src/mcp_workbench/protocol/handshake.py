@@ -180,6 +180,7 @@ LONGEST_INFO = 1000  # characters of a server's name, and of its version
 LONGEST_CAPABILITIES = 4 << 20  # bytes; longer ones are read as if there were none
 MOST_VERSIONS = 64 << 10  # bytes of the list of a server's revisions
 PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we send `initialize` too
+SLOW_PATIENCE = deadline(12.0)  # the same for a server that was seen to start slowly
 
 
 # Events: what the caller reports
@@ -219,7 +220,7 @@ class Probing(msgspec.Struct, frozen=True):
 class Greeting(msgspec.Struct, frozen=True):
     """We have sent `initialize`."""
 
-    probed: bool = False  # and `server/discover`: its response counts if it comes first
+    probed: bool = False  # and `server/discover`: its response may come first
     fallback: bool = False  # whether we may fall back to `server/discover`
 
 
@@ -240,7 +241,13 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Startover(msgspec.Struct, frozen=True):
-    """The process exited on our probe: it has to be restarted, for `initialize` only."""
+    """The server has to be restarted: for `initialize` only, because its process exited on our probe.
+
+    Or, with an agreement, to be probed alone: it starts slowly, and has both requests to read. Servers that speak
+    both eras take such a connection for a legacy one, although their first response is modern.
+    """
+
+    agreed: Agreed | None = None
 
 
 class HandshakeRefused(msgspec.Struct, frozen=True):
@@ -311,7 +318,7 @@ def _after_probe(state: Probing, event: Answered) -> Step:
 def _after_late_probe(state: Greeting, event: Answered) -> Step:
     agreed = _modern(event)
     if agreed is not None:
-        return agreed, ()
+        return (agreed if state.fallback else Startover(agreed)), ()
     return (Greeting() if state.fallback else state), ()  # there is nothing left to fall back to
 
 

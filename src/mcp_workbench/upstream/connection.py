@@ -31,18 +31,13 @@ from mcp_workbench.core.spec import (
 from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
-    IMPLEMENTATION,
     Agreed,
-    Answered,
     HandshakeRefused,
-    HungUp,
-    Silence,
     Startover,
     is_modern,
 )
 from mcp_workbench.timing import pause
-from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.jsonrpc import Envelope, Outcome
+from mcp_workbench.transport.jsonrpc import Envelope
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.conversation import (
@@ -50,7 +45,6 @@ from mcp_workbench.upstream.conversation import (
     Conversation,
     Failure,
     RequestFailed,
-    ResponseHandler,
 )
 from mcp_workbench.upstream.dial import Link, Processes, Unreachable, dial, masked, startup_timeout
 from mcp_workbench.upstream.health import (
@@ -60,6 +54,7 @@ from mcp_workbench.upstream.health import (
     is_full,
     overload_reason,
 )
+from mcp_workbench.upstream.negotiation import perform_handshake
 from mcp_workbench.upstream.primitives import Primitives
 from mcp_workbench.upstream.server_requests import ConnectionHost, ServerRequests
 from mcp_workbench.upstream.tool_list import (
@@ -156,7 +151,7 @@ class Connection:
         self._decided = asyncio.Event()  # no longer Connecting
         self._wake = asyncio.Event()  # wakes `run`
         self.stopped_idle = False  # by idleTimeout
-        self._stopping = self._hung_up = False
+        self._stopping = self._hung_up = self._starts_slowly = False
         self._ready_at = 0.0
         self._link: Link | None = None
         self._held = False
@@ -309,22 +304,32 @@ class Connection:
                             )
                             self._close(reason)
                         raise
-                    if agreed is not None:
+                    if isinstance(agreed, Agreed):
                         limit.reschedule(None)  # the limit is for the start only
                         await self._serve(link, agreed)
                         return
-                self._hung_up = False
-                era = "legacy"
+                era = self._start_over(agreed, era, limit)
+
+    def _start_over(self, startover: Startover, era: Era, limit: asyncio.Timeout) -> Era:
+        """Prepare the next start, and return its era."""
+        self._hung_up = False
+        if startover.agreed is None:
+            return "legacy"
+        self._starts_slowly = True  # but it works: the second start has a limit of its own
+        limit.reschedule(asyncio.get_running_loop().time() + self.spec.connect_timeout)
+        return era
 
     def _new_conversation(self) -> Conversation:
         return Conversation(self._context.limits.message_bytes, self._on_message, self.spec.address)
 
-    async def _enter(self, link: Link, era: Era) -> Agreed | None:
-        """Perform the handshake and list the tools; None: the server has to be restarted."""
+    async def _enter(self, link: Link, era: Era) -> Agreed | Startover:
+        """Perform the handshake and list the tools."""
         try:
             outcome = await self._agree(link, era)
             if isinstance(outcome, Startover):
-                return None
+                if outcome.agreed is None or not self._starts_slowly:
+                    return outcome
+                outcome = outcome.agreed  # to restart it again would not help
             if isinstance(outcome, HandshakeRefused):
                 self._context.eras.pop(self.spec.target, None)  # the server may have been updated
                 raise Ended(outcome.reason)  # noqa: TRY301 - handled with the other failures below
@@ -358,7 +363,8 @@ class Connection:
         legacy_host = self.server_requests.is_legacy
         initialize_first = legacy_host and (link.initialize_first or target in context.both_eras)
         first = handshake.first_step(era, initialize_first=initialize_first)
-        outcome = await perform_handshake(conversation, first, capabilities)
+        patience = handshake.SLOW_PATIENCE if self._starts_slowly else handshake.PROBE_PATIENCE
+        outcome = await perform_handshake(conversation, first, capabilities, patience)
         agreed_modern = isinstance(outcome, Agreed) and is_modern(outcome.revision)
         if agreed_modern and legacy_host and not initialize_first and era == "auto":
             with suppress(TimeoutError):
@@ -477,58 +483,6 @@ class Connection:
                 self.tasks.received(message)
             return False
         return self.primitives.received(message)
-
-
-async def perform_handshake(
-    conversation: Conversation, first: handshake.Step, capabilities: Members
-) -> Agreed | Startover | HandshakeRefused:
-    """Agree with the server on an era and a revision. The caller limits the time."""
-    events: asyncio.Queue[handshake.HandshakeEvent] = asyncio.Queue()
-    state, actions = first
-    while True:
-        for action in actions:
-            params = handshake.params_of(action.method, IMPLEMENTATION, capabilities)
-            conversation.begin(action.method, params, _OpeningResponse(action.method, events))
-        if isinstance(state, Agreed):
-            if not is_modern(state.revision):
-                conversation.channel.send(jsonrpc.notification("notifications/initialized"))
-            return state
-        if isinstance(state, Startover | HandshakeRefused):
-            return state
-        state, actions = handshake.step(state, await _next_event(events, state))
-
-
-class _OpeningResponse(ResponseHandler):
-    """Turns the response to one opening request into an event of the negotiation."""
-
-    def __init__(self, method: str, events: asyncio.Queue[handshake.HandshakeEvent]) -> None:
-        self._method = method
-        self._events = events
-
-    def settled(self, answer: Outcome) -> None:
-        if answer.error:
-            error = jsonrpc.read_error(answer.error)
-            event = Answered(self._method, code=error.code or -1, message=error.message)
-        else:
-            event = Answered(self._method, bytes(answer.result))
-        self._events.put_nowait(event)
-
-    def lost(self, failure: Failure) -> None:
-        self._events.put_nowait(HungUp())
-
-    def progressed(self, params: msgspec.Raw) -> None:
-        """Opening requests ask for no progress."""
-
-
-async def _next_event(
-    events: asyncio.Queue[handshake.HandshakeEvent], state: handshake.HandshakeState
-) -> handshake.HandshakeEvent:
-    patience = handshake.PROBE_PATIENCE if handshake.has_fallback(state) else None
-    try:
-        async with asyncio.timeout(patience):
-            return await events.get()
-    except TimeoutError:
-        return Silence()
 
 
 class PoolContext(msgspec.Struct):
