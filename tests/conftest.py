@@ -104,6 +104,14 @@ def _state_home_of_scenes() -> Iterator[None]:  # pyright: ignore[reportUnusedFu
 
 
 @pytest.fixture(autouse=True)
+def _authorities(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Only tests that load packages need the authorities that this machine trusts; hosts would read them all."""
+    if "peers" not in request.keywords:
+        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
 def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder that nobody has used; it is made when something is kept."""
     home = _new_home()

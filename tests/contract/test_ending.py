@@ -320,7 +320,7 @@ def test_launchers_that_refuse_to_leave_end_with_what_they_launched(
 
         assert host.ended() == 0
 
-    assert [pid for pid in started if alive(pid)] == []
+    assert gone(started)
     assert children(host.process.pid) == []
 
 

@@ -37,7 +37,7 @@ BYTES = 1 << 16  # read at once
 
 def serve(path: str, programs: Mapping[str, Callable[[], object]]) -> Callable[[], object]:
     """Fork for each request until stdin ends; return, in the fork, the program that was asked for."""
-    with socket.socket(socket.AF_UNIX) as listener, _Forks() as forks:
+    with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
         gc.collect()
@@ -45,18 +45,19 @@ def serve(path: str, programs: Mapping[str, Callable[[], object]]) -> Callable[[
         if os.fork():  # whoever started us need not wait for our end
             print("ready", flush=True)
             os._exit(0)
-        while 0 not in (ready := select.select([0, listener, *forks.sources()], [], [])[0]):
-            forks.look_at(ready)
-            if listener in ready:
-                caller, _ = listener.accept()
-                request, streams = _read(caller)
-                if forks.fork(caller):
-                    break
-                for stream in streams:
-                    os.close(stream)
-        else:
-            forks.kill()
-            os._exit(0)
+        with _Forks() as forks:  # not before: in a fork, uvloop lets go of what signals wake up
+            while 0 not in (ready := select.select([0, listener, *forks.sources()], [], [])[0]):
+                forks.look_at(ready)
+                if listener in ready:
+                    caller, _ = listener.accept()
+                    request, streams = _read(caller)
+                    if forks.fork(caller):
+                        break
+                    for stream in streams:
+                        os.close(stream)
+            else:
+                forks.kill()
+                os._exit(0)
     return programs[_become(request, streams)]
 
 

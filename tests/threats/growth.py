@@ -14,6 +14,7 @@ TIMES = 4  # the largest input is as much larger as the smallest
 SLACK = 3.0  # times as long as in proportion: memory gets slower with size, and machines are busy
 NOISE = 0.01  # seconds of CPU; what takes less is not measured
 RUNS = 2  # of which the quickest counts
+TURNS = 8  # at most, where two are compared
 
 
 def cost(work: Callable[[], Any], enough: float = 0.0) -> float:
@@ -22,17 +23,36 @@ def cost(work: Callable[[], Any], enough: float = 0.0) -> float:
     Where a run takes no more than `enough`, that it could be quicker yet is not of interest.
     """
     best = float("inf")
+    for _ in range(RUNS):
+        best = min(best, _once(work))
+        if best <= enough:
+            break
+    return best
+
+
+def ratio(work: Callable[[], Any], other: Callable[[], Any], enough: float) -> float:
+    """How many times as long as the other it takes, measured in turns.
+
+    A machine that others share changes its speed within a second: of two that are measured one after the
+    other, one may seem to take twice as long. Where the ratio is no more than `enough`, the turns end.
+    """
+    best = least = float("inf")
+    for turn in range(1, TURNS + 1):
+        least = min(least, _once(other))
+        best = min(best, _once(work))
+        if turn >= RUNS and best <= enough * least:
+            break
+    return best / least
+
+
+def _once(work: Callable[[], Any]) -> float:
     gc.disable()
     try:
-        for _ in range(RUNS):
-            start = time.thread_time()
-            work()
-            best = min(best, time.thread_time() - start)
-            if best <= enough:
-                break
+        start = time.thread_time()
+        work()
+        return time.thread_time() - start
     finally:
         gc.enable()
-    return best
 
 
 def assert_linear(work: Callable[[Any], Any], made: Callable[[int], Any], largest: int) -> None:

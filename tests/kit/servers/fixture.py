@@ -41,7 +41,8 @@ def discover(id: Any) -> None:
         os._exit(1)
     if "quiet_probe" in FLAGS:
         return
-    if "late_probe" in FLAGS and "initialize" not in STATS["methods"]:
+    late = "late_probe" in FLAGS and not os.path.exists(FLAGS["late_probe"])
+    if late and "initialize" not in STATS["methods"]:
         LATE.append(id)
     elif "modern" in FLAGS or "dual" in FLAGS:
         send_discovery(id)
@@ -69,7 +70,10 @@ def initialize(id: Any, params: Message) -> None:
         return
     for probe in LATE:
         send_discovery(probe)
-    if "modern" in FLAGS or LATE:
+        if once := FLAGS["late_probe"]:
+            with open(once, "w"):
+                pass
+    if "modern" in FLAGS or (LATE and "dual" not in FLAGS):
         supported = {"supported": [MODERN], "requested": params.get("protocolVersion")}
         send_error(id, -32022, "Unsupported protocol version", supported)
         return
@@ -262,3 +266,7 @@ def main() -> None:
         import time
 
         time.sleep(600)
+    if (
+        "threading" not in sys.modules
+    ):  # no late answers: to take the interpreter down takes a sixth of all
+        os._exit(0)
