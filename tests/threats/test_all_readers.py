@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import clear_cache  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
 
 import msgspec
 import pytest
@@ -43,6 +44,7 @@ from mcp_workbench.protocol import (
     task_messages,
 )
 from mcp_workbench.schema import document, form_fields
+from mcp_workbench.search import queries
 from mcp_workbench.server.http import signing_keys
 from mcp_workbench.transport.http import urls
 from mcp_workbench.ui.page_sessions import PageKey
@@ -68,8 +70,21 @@ PARTS = [
     "%41", "/*", "//\n", "Traceback (most recent call last):\n", '  File "x", line 1\n', "    ^^^^\n", "Error: ",
     "Error: x\n", "    at x (y:1:1)\n", "Bearer ", "Bearer a=b, ", "a\u200b", "\U000e0041", "a\u0430", "\u202e",
     "you must call this tool first ", "ignore previous ", "\x1b[", '{"a":', "  + Exception Group\n", "| ", "+-+-",
-    "ssssss\n", "secretvalu", "`mcp-workbench ", " (WB-BOX-1; fix: ", "f()\n", "async def f(): pass\n",
+    "ssssss\n", "secretvalu", "\u0301\u0323", "`mcp-workbench ", " (WB-BOX-1; fix: ", "f()\n", "async def f(): pass\n",
 ]  # fmt: skip
+
+HERE = urls.parse_url("https://x/y")
+
+
+def anew(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Without what Python remembers of addresses that it has read before."""
+
+    def reading(text: str) -> Any:
+        clear_cache()
+        return read(text)
+
+    return reading
+
 
 TEXT_READERS: dict[str, Callable[[str], Any]] = {
     "secrets": lambda text: redact(text, SECRETS),
@@ -81,6 +96,7 @@ TEXT_READERS: dict[str, Callable[[str], Any]] = {
     "issuer": oauth.require_issuer,
     "addresses of metadata": oauth.server_metadata_urls,
     "resource of a sign-in": lambda text: oauth.covers(text, "https://x/" + text),
+    "host of a resource": anew(lambda text: oauth.covers("https://" + text, "https://x")),
     "address for people": oauth.shown,
     "page of an app": lambda text: app_pages.inserted(text, "<script>"),
     "address of a page": lambda text: apps.read_page_address("ui://" + text),
@@ -91,9 +107,12 @@ TEXT_READERS: dict[str, Callable[[str], Any]] = {
     "hidden text spelled out": hidden_text.spelled_out,
     "phrases": phrases.readable,
     "suspicious definition": lambda text: definition_warnings({"name": "a", "description": text}),
-    "URL": lambda text: urls.parse_url("https://" + text),
+    "URL": anew(lambda text: urls.parse_url("https://" + text)),
+    "redirect": anew(lambda text: HERE.joined("//" + text)),
     "variables": lambda text: expand.expand(text, {"a": "b"}),
     "references": expand.references,
+    "words of a search": lambda text: list(queries.parts(text)),
+    "words that are searched for": lambda text: queries.Words().asked(text),
     "configuration": jsonc.parse,
     "string in a configuration": lambda text: jsonc.read('{"a":"' + text),
     "traceback of a script": script_texts.traceback_text,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.transport.http import messages
 from mcp_workbench.transport.json_text import HUGE
 from mcp_workbench.transport.jsonrpc import NEVER, Envelope, Outcome
+from mcp_workbench.transport.long_steps import add_long_step
+from mcp_workbench.transport.stdio import PIPE_BYTES, STEP, PipeReader
 from mcp_workbench.upstream.conversation import Conversation, Failure, ResponseHandler
 from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, tool
@@ -144,6 +148,103 @@ async def test_the_answer_of_a_server_that_exits_right_after_it_arrives(
         result = await workbench.use_tool(tool("a", "t"), {"size": size})
 
     assert [len(part["text"]) for part in result["content"]] == [size]
+
+
+# Many at the same time
+
+
+class BusyTurns:
+    """Others whose long steps come first, as those of many peers with huge messages do."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.is_over = False
+        self.turns = 0
+        for _ in range(count):
+            add_long_step(self._take)
+
+    def _take(self) -> None:
+        time.sleep(STEP / 4)
+        self.turns += 1
+        if not self.is_over:
+            add_long_step(self._take)
+
+
+async def test_what_has_waited_behind_a_huge_message_is_taken_in_parts() -> None:
+    turn, turns = 0, list[int]()
+
+    def heard(message: Envelope) -> None:
+        turns.append(turn)
+        time.sleep(STEP)  # as long as a step may take
+
+    conversation = Conversation(LIMIT, heard)
+    lines = b'{"jsonrpc":"2.0","method":"notifications/x"}\n' * 5
+    for chunk in chunks(TOLD % LONG + lines):
+        conversation.receive(chunk)
+    async with asyncio.timeout(PATIENCE):
+        while len(turns) < 6:
+            await asyncio.sleep(0)
+            turn += 1
+
+    assert len(set(turns)) == 6
+
+
+FLOODS = LEAVES.replace(
+    "        break\n",
+    "        sys.stdout.write('1\\n' * (asked['params']['arguments']['lines']))\n",
+)
+
+
+async def test_little_is_read_of_what_a_server_writes_behind_a_huge_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "floods.py").write_text(FLOODS, "utf-8")
+    command = StdioCommand(sys.executable, ("-E", "-S", str(tmp_path / "floods.py")))
+    spec = ServerSpec(ServerAddress("dev", "a"), command, era="legacy")
+    size, lines = HUGE + 1, 4 << 20
+    taken = 0
+
+    def read(fd: int, most: int) -> bytes:
+        nonlocal taken
+        data = os.read(fd, most)
+        taken += len(data)
+        return data
+
+    monkeypatch.setattr(PipeReader, "read", staticmethod(read))
+    async with asyncio.timeout(PATIENCE), InsideWorkbench(snapshot(spec)) as workbench:
+        await workbench.use_tool(tool("a", "t"), {"size": 10, "lines": 0})
+        taken = 0
+        ended = asyncio.ensure_future(
+            workbench.use_tool(tool("a", "t"), {"size": size, "lines": lines})
+        )
+        others = BusyTurns(50)
+        await ended
+        others.is_over = True
+
+    assert others.turns > 50
+    assert taken <= size + 8 * PIPE_BYTES  # of 32 times as much that is written
+
+
+async def test_huge_answers_of_servers_that_exit_arrive_whoever_else_has_turns_before(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "leaves.py").write_text(LEAVES, "utf-8")
+    command = StdioCommand(sys.executable, ("-E", "-S", str(tmp_path / "leaves.py")))
+    names = ("a", "b", "c")
+    specs = [ServerSpec(ServerAddress("dev", name), command, era="legacy") for name in names]
+
+    async with asyncio.timeout(PATIENCE), InsideWorkbench(snapshot(*specs)) as workbench:
+        await workbench.view.open("dev")
+        others = BusyTurns(50)
+        asked = [workbench.use_tool(tool(name, "t"), {"size": HUGE + 1}) for name in names]
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        others.is_over = True
+
+    assert [_sizes(result) for result in results] == [[HUGE + 1]] * 3
+
+
+def _sizes(result: Any) -> Any:
+    return result if isinstance(result, Exception) else [len(p["text"]) for p in result["content"]]
 
 
 # Hosts over HTTP

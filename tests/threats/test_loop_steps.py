@@ -36,7 +36,7 @@ from tests.kit.config import snapshot
 from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
 from tests.threats import worst
-from tests.threats.growth import cost, peak, steps_of
+from tests.threats.growth import cost, peak, ratio, steps_of
 
 PATIENCE = 120.0
 LISTING = str(Path(__file__).with_name("listing_server.py"))
@@ -74,7 +74,7 @@ def test_a_broken_message_costs_little_more_than_a_whole_one(name: str) -> None:
     assert isinstance(read(line), jsonrpc.Malformed)
     assert isinstance(read(whole), jsonrpc.Envelope)
 
-    assert cost(lambda: read(line)) <= 3 * cost(lambda: read(whole))
+    assert ratio(lambda: read(line), lambda: read(whole), 3) <= 3
 
 
 @pytest.mark.cost

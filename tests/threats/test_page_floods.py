@@ -33,7 +33,7 @@ from tests.threats.growth import peak
 from tests.ui.scene import Visitor, opened_page
 
 LISTING = str(Path(__file__).with_name("listing_server.py"))
-LONG = 3 << 20  # bytes of a description
+LONG = 2 << 20  # bytes of a description, half as many again in JSON
 SPARE = 1 << 20
 
 

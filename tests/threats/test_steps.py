@@ -53,11 +53,13 @@ from mcp_workbench.schema.signature import (
 )
 from mcp_workbench.search.queries import ServerDescription, Words, server_counts, tool_counts
 from mcp_workbench.server import parse
+from mcp_workbench.server.http.modern import param_mismatch
 from mcp_workbench.server.own_tools import full_text, signature_line
 from mcp_workbench.server.tool_requests import read_open_toolbox, read_use_tool
 from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.http.messages import HttpRequest
 from mcp_workbench.upstream.http.requests import modern_headers
-from mcp_workbench.upstream.http.responses import screen_tools
+from mcp_workbench.upstream.http.tool_headers import screen_tools
 from tests.kit.config import write_config
 from tests.kit.results import raw
 from tests.kit.turns import done
@@ -312,6 +314,26 @@ def test_a_call_s_digest_is_made_in_proportion() -> None:
 
     assert_linear(lambda arguments: digest_of("a", arguments), made, MESSAGE)
     assert peak(lambda: digest_of("a", made(MESSAGE))) <= 4 * MESSAGE + SPARE
+
+
+def deep_and_wide(size: int, leaf: bytes) -> bytes:
+    """A tool with very many arguments, far inside of others, one of which asks for a header."""
+    depth = 450
+    wide = b",".join(b'"%x":%b' % (n, leaf) for n in range(size // (len(leaf) + 8)))
+    schema = b'{"properties":{"p":' * depth + b'{"properties":{%b}}' % wide + b"}}" * depth
+    asks = b'{"type":"string","x-mcp-header":"H"}'
+    return b'{"name":"t","inputSchema":{"properties":{"h":%b,"q":%b}}}' % (asks, schema)
+
+
+@pytest.mark.parametrize("leaf", [b"{}", b'{"type":"string","x-mcp-header":"H"}'])
+def test_headers_of_arguments_far_inside_of_others_take_little_memory(leaf: bytes) -> None:
+    request = HttpRequest()
+    definition = deep_and_wide(400_000, leaf)
+    page = b'{"tools":[%b]}' % definition
+    reading = peak(lambda: json.loads(definition))
+
+    assert peak(lambda: screen_tools(page)) <= 3 * reading
+    assert peak(lambda: param_mismatch(request, definition, msgspec.Raw(b"{}"))) <= 3 * reading
 
 
 def test_headers_that_tools_ask_for_are_read_in_proportion() -> None:

@@ -16,7 +16,7 @@ from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.stdio import PART_BYTES, PIPE_BYTES, STEP, PipeReader
 from mcp_workbench.upstream.conversation import Conversation
 from tests.kit.clock import PATIENCE
-from tests.threats.growth import cost
+from tests.threats.growth import ratio
 
 LINES = b"".join(b"%d\n" % n for n in range(4000))  # several parts, in one reading of a pipe
 
@@ -200,5 +200,5 @@ def test_a_short_batch_costs_little_more_than_another_line() -> None:
     talk = Conversation(1 << 20, lambda message: None)
     lines, batches = b"1\n" * 2000, b"[]\n" * 2000
 
-    assert cost(lambda: talk.receive(batches)) <= 3 * cost(lambda: talk.receive(lines))
+    assert ratio(lambda: talk.receive(batches), lambda: talk.receive(lines), 3) <= 3
     assert jsonrpc.read_batch(b'[ {"a":1}, 2 ]') == [b'{"a":1}', b"2"]

@@ -14,7 +14,7 @@ from mcp.shared.inbound import (
 )
 
 from mcp_workbench.upstream.http.requests import BadHeader, entry_headers, modern_headers
-from mcp_workbench.upstream.http.responses import BadAnnotation, annotated_headers, screen_tools
+from mcp_workbench.upstream.http.tool_headers import BadAnnotation, annotated_headers, screen_tools
 
 names = st.sampled_from(["Region", "region", "X-1", "a b", "", "ü", 5, None])
 kinds = st.sampled_from(["string", "integer", "boolean", "number", "array", "object", None])

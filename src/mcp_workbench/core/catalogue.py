@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.raw_json import changed, has_few_members, read_any
+from mcp_workbench.core.raw_json import LONGEST_ENTRY, changed, has_few_members, read_any
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolboxSpec
 
 LONGEST_NAME = 4096  # characters; the protocol asks for 128
@@ -63,6 +63,11 @@ def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], li
     tools: dict[str, Definition] = {}
     complaints: list[str] = []
     for raw in raws:
+        if len(raw) > LONGEST_ENTRY:
+            complaints.append(
+                f"a tool was left out: its definition is longer than {LONGEST_ENTRY >> 20} MiB"
+            )
+            continue
         try:
             name = msgspec.json.decode(raw, type=_ToolPeek).name
         except msgspec.DecodeError as error:

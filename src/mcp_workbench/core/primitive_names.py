@@ -8,6 +8,7 @@ import msgspec
 
 from mcp_workbench.core import apps, skills
 from mcp_workbench.core.raw_json import (
+    LONGEST_ENTRY,
     Steps,
     TooComplex,
     has_few_members,
@@ -26,7 +27,6 @@ KEYS: dict[PrimitiveKind, str] = {
 }
 
 SCHEME = "mcp-workbench://"
-LONGEST_ENTRY = 4 << 20  # bytes of one that is listed; nobody could use a longer one
 STEPS = 300_000  # to compare a URI with templates: one for each position in it
 CHARACTERS = 8  # of a template that are read per step
 

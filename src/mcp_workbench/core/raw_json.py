@@ -15,6 +15,9 @@ MOST_MEMBERS = 20_000  # of an object
 LARGE = 5 * MOST_MEMBERS  # bytes; a member has at least five: `"":0,`
 MOST_ELEMENTS = 100_000  # of a larger list
 MOST_CHANGED = 10_000  # elements of a list that is rewritten
+LONGEST_ENTRY = (
+    4 << 20
+)  # bytes of a tool, a prompt or a resource that is listed; nobody could use a longer one
 LONGEST_NAME = (
     64 << 10
 )  # bytes of a name, a URI or a key as it was sent; a string may take five times as many

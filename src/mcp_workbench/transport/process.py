@@ -148,6 +148,7 @@ class ChildProcess:
         self.overheard: Callable[[bytes], None] | None = None
         self.boxed = False
         self._stdout_ended = False
+        self._read_on_at = 0.0  # by the clock of the loop, after a pause of the reader
         self._gone = asyncio.Event()  # the process has exited; it is not yet reaped
         self.pid = process.pid
         self.channel = PipeWriter(pipes.stdin, ended)
@@ -187,11 +188,25 @@ class ChildProcess:
         self._gone.set()
         self.hold(held=False)  # the rest of its output is read
         if not self._stdout_ended:
-            asyncio.get_running_loop().call_later(EXIT_DRAIN, self._ended)
+            asyncio.get_running_loop().call_later(EXIT_DRAIN, self._drained)
+
+    def _drained(self) -> None:
+        """The rest of its output was read, unless somebody was not done with what came before it."""
+        loop = asyncio.get_running_loop()
+        left = self._read_on_at + EXIT_DRAIN - loop.time()
+        if self._stdout.waits or left > 0:
+            loop.call_later(max(left, EXIT_DRAIN / 2), self._drained)
+        else:
+            self._ended()
 
     def hold(self, *, held: bool) -> None:
         """Pause or resume reading its stdout."""
         self._stdout.hold(held=held)
+
+    def wait(self, *, waits: bool) -> None:
+        """The same while what it has written is not handled yet; its end comes after that."""
+        self._stdout.wait(waits=waits)
+        self._read_on_at = asyncio.get_running_loop().time()
 
     async def leave(self) -> None:
         """Close stdin, then SIGTERM, then SIGKILL. Whatever interrupts this, the group is gone afterwards."""

@@ -99,6 +99,7 @@ class PipeReader:
         self._ended = ended
         self._most = READ_BYTES
         self._held = False
+        self.waits = False  # what was read is not handled yet
         self._rest = b""  # was read, and is delivered after other callbacks have run
         self._read = self.read
         self._loop.add_reader(fd, self._readable)
@@ -110,11 +111,16 @@ class PipeReader:
         self._held = held
         self._look()
 
+    def wait(self, *, waits: bool) -> None:
+        """The same for whoever receives, until what was read is handled: its end waits as well."""
+        self.waits = waits
+        self._look()
+
     def _look(self) -> None:
         """Watch the pipe, unless reading is paused or read bytes are still to be delivered."""
         if self._fd < 0:
             return
-        if self._held or self._rest:
+        if self._held or self.waits or self._rest:
             self._loop.remove_reader(self._fd)
         else:
             self._loop.add_reader(self._fd, self._readable)

@@ -6,6 +6,8 @@ never raises for anything that a server sends. A request whose response does not
 
 import asyncio
 import logging
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -25,7 +27,7 @@ from mcp_workbench.transport.jsonrpc import (
     PendingRequests,
 )
 from mcp_workbench.transport.long_steps import add_long_step
-from mcp_workbench.transport.stdio import Channel, PipeWriter
+from mcp_workbench.transport.stdio import STEP, Channel, PipeWriter
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +113,16 @@ class LongRequest(Protocol):
         ...
 
 
+class Waiting(Protocol):
+    """Is told when messages of the server begin to wait, and when none does any more."""
+
+    def __call__(self, *, waits: bool) -> None: ...
+
+
+def _nobody_waits(*, waits: bool) -> None:
+    """What arrives can't be paused."""
+
+
 class _NoChannel:
     """The channel before there is a link."""
 
@@ -154,6 +166,10 @@ class Conversation:
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._late: _LateMessage | None = None
+        self._behind: deque[tuple[int, bytes]] | None = None  # lines, if they wait; see below
+        self._is_step_due = False
+        self._all_read: asyncio.Event | None = None
+        self.on_waiting: Waiting = _nobody_waits  # pauses the reader
         self._on_notification = on_notification
 
     @property
@@ -232,14 +248,16 @@ class Conversation:
             self.fail(_number(msgspec.Raw(jsonrpc.salvaged_id(frame))), never_left)
         exited = Failure.of_call("server_exited", reason, may_have_run=True)
         self.fail_all(self.failure or exited)
+        if self._behind is not None:  # nobody waits for it
+            self._read_on()
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the server. Never raises: on uvloop an exception would close the pipe."""
         self._receive_lines(self._framer.feed(data))
         if self._framer.overflow is not None:
             self._framer.take_overflow()
-            self._read_late()
-            self._receive_late()
+            while self._behind is not None:
+                self._take_step()
             self._message_too_large()
 
     def receive_result(self, number: int, line: bytes) -> bool:
@@ -268,11 +286,13 @@ class Conversation:
         finally:
             self.response_to = 0
 
-    def receive_on(self, number: int, data: bytes) -> None:
-        """Take bytes that came on the response stream of this request: they belong to it."""
-        self.response_to = number
+    def receive_malformed(self, line: bytes, error: Malformed, response_to: int = 0) -> None:
+        """Take a line that could not be decoded. Never raises."""
+        self.response_to = response_to
         try:
-            self.receive(data)
+            self._receive_malformed(line, error)
+        except Exception:  # a bug of ours costs one message, not the connection
+            log.exception("a server's message failed")
         finally:
             self.response_to = 0
 
@@ -292,13 +312,16 @@ class Conversation:
 
     def _receive_lines(self, lines: Iterable[bytes]) -> None:
         for line in lines:
-            if self._late is not None:
-                self._late.lines.append(line)
-                continue
-            try:
-                self._receive_line(line)
-            except Exception:  # a bug of ours costs one message, not the connection
-                log.exception("a server's message failed")
+            if self._behind is not None:
+                self._behind.append((self.response_to, line))
+            else:
+                self._take_line(line)
+
+    def _take_line(self, line: bytes) -> None:
+        try:
+            self._receive_line(line)
+        except Exception:  # a bug of ours costs one message, not the connection
+            log.exception("a server's message failed")
 
     def _receive_line(self, line: bytes) -> None:
         """Fast path: a plain result for one of our requests is decoded in one step.
@@ -315,7 +338,7 @@ class Conversation:
     def _receive_message(self, line: bytes) -> None:
         if len(line) > HUGE:
             self._late = _LateMessage(line, self.response_to)
-            add_long_step(self._read_late)
+            self._wait(deque())
             return
         try:
             message = _decoded(line)
@@ -325,27 +348,77 @@ class Conversation:
         self._receive_decoded(message)
 
     # A huge message takes three steps of the loop: it was joined in the first, is read in the second and
-    # delivered in the third. What arrives meanwhile waits behind it.
+    # delivered in the third. What arrives meanwhile waits behind it, and is taken in steps after it.
+    # Nothing more is read from a pipe until then, so that little waits.
 
-    def _read_late(self) -> None:
-        late = self._late
-        if late is None:  # it was delivered at once
+    async def all_read(self) -> None:
+        """Wait until a huge message that has arrived is delivered, and what has arrived behind it."""
+        while self._behind is not None:
+            self._all_read = self._all_read or asyncio.Event()
+            await self._all_read.wait()
+
+    def _wait(self, behind: deque[tuple[int, bytes]]) -> None:
+        self._behind = behind
+        self.on_waiting(waits=True)
+        if not self._is_step_due:
+            self._is_step_due = True
+            add_long_step(self._next_step)
+
+    def _next_step(self) -> None:
+        self._is_step_due = False
+        if self._behind is not None:  # else everything was taken at once, or the server is gone
+            self._take_step()
+
+    def _take_step(self) -> None:
+        """Go on with a huge message, or with what waits behind it."""
+        behind, late = self._behind or deque[tuple[int, bytes]](), self._late
+        if late is not None and late.read is None:
+            late.read = _read(late.line)
+            self._wait(behind)
             return
+        self._behind = self._late = None
         try:
-            late.read = _decoded(late.line)
-        except Malformed as error:
-            late.read = error
-        add_long_step(self._receive_late)
+            if late is not None:
+                self._receive_late(late)
+            else:
+                self._receive_waiting(behind)
+        finally:
+            self._wait_on(behind)
 
-    def _receive_late(self) -> None:
-        late, self._late = self._late, None
-        if late is None:
-            return
+    def _receive_late(self, late: "_LateMessage") -> None:
         if isinstance(late.read, Envelope):
             self.receive_decoded(late.read, late.response_to)
         elif late.read is not None:
-            self._receive_malformed(late.line, late.read)
-        self._receive_lines(late.lines)
+            try:
+                self._receive_malformed(late.line, late.read)
+            except Exception:  # a bug of ours costs one message, not the connection
+                log.exception("a server's message failed")
+
+    def _receive_waiting(self, behind: deque[tuple[int, bytes]]) -> None:
+        """Take what has waited, up to the next huge message, or as much as there is time for."""
+        until = time.perf_counter() + STEP
+        try:
+            while behind and self._behind is None and time.perf_counter() < until:
+                self.response_to, line = behind.popleft()
+                self._take_line(line)
+        finally:
+            self.response_to = 0
+
+    def _wait_on(self, behind: deque[tuple[int, bytes]]) -> None:
+        if self._behind is not None:  # behind the next huge message
+            self._behind.extend(behind)
+        elif behind and self._over is None:
+            self._wait(behind)
+        else:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Nothing waits any more."""
+        self._late = self._behind = None
+        self.on_waiting(waits=False)
+        if self._all_read is not None:
+            self._all_read.set()
+            self._all_read = None
 
     def _receive_decoded(self, message: Envelope) -> None:
         if message.method:
@@ -440,7 +513,6 @@ class _LateMessage(msgspec.Struct):
     line: bytes
     response_to: int
     read: Envelope | Malformed | None = None
-    lines: list[bytes] = []  # after it
 
 
 class _Cancelled(msgspec.Struct):
@@ -455,6 +527,13 @@ def _plain_result(line: bytes) -> jsonrpc.NumberedResponse | None:
         return None
     plain = answer.result and not answer.error and not answer.method
     return answer if plain and not too_deep(line) else None
+
+
+def _read(line: bytes) -> Envelope | Malformed:
+    try:
+        return _decoded(line)
+    except Malformed as error:
+        return error.with_traceback(None)  # which would keep the line until it is collected
 
 
 def _decoded(line: bytes) -> Envelope:

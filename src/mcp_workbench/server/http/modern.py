@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from mcp_workbench.core.raw_json import TOO_COMPLEX, Inside
+from mcp_workbench.core.schema_paths import SchemaPlace, path_of
 from mcp_workbench.protocol.handshake import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
@@ -66,6 +67,8 @@ STATUS = {
 ANNOTATION = "x-mcp-header"
 PREFIX = "mcp-param-"
 MOST_READ = 512 << 10  # bytes of a tool's definition
+MOST_HEADERS = 100  # of one tool
+_TOO_COMPLEX = f"Mcp-Param-* (the tool's schema is {TOO_COMPLEX})"
 
 _MARK = ANNOTATION.encode()
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
@@ -189,10 +192,12 @@ def param_mismatch(request: HttpRequest, definition: bytes, arguments: msgspec.R
     if _MARK not in definition:
         return ""
     if len(definition) > MOST_READ:
-        return f"Mcp-Param-* (the tool's schema is {TOO_COMPLEX})"
+        return _TOO_COMPLEX
     schema = _read_tool(definition).inputSchema
     inside = Inside(arguments)
-    for path, header, kind in _annotated(schema, ()):
+    for count, (path, header, kind) in enumerate(_annotated(schema)):
+        if count == MOST_HEADERS:
+            return _TOO_COMPLEX
         key = f"{PREFIX}{header}".lower().encode()
         text = request.headers.get(key)
         value = inside.at(path)
@@ -204,20 +209,20 @@ def param_mismatch(request: HttpRequest, definition: bytes, arguments: msgspec.R
     return ""
 
 
-def _annotated(schema: Any, path: Path) -> Iterator[tuple[Path, str, Any]]:
+def _annotated(schema: Any) -> Iterator[tuple[Path, str, Any]]:
     """The annotated arguments, which are reached through `properties` only."""
-    below: list[tuple[Any, Path]] = [(schema, path)]
+    below: list[tuple[Any, SchemaPlace | None]] = [(schema, None)]
     while below:
-        node, path = below.pop()
+        node, place = below.pop()
         if not isinstance(node, dict):
             continue
         node = cast("dict[str, Any]", node)
-        if path and isinstance(header := node.get(ANNOTATION), str):
-            yield path, header, node.get("type")
+        if place is not None and isinstance(header := node.get(ANNOTATION), str):
+            yield path_of(place), header, node.get("type")
         properties = node.get("properties")
         if isinstance(properties, dict):
             inner = cast("dict[str, Any]", properties)
-            below += [(inner[name], (*path, name)) for name in reversed(inner)]
+            below += [(inner[name], SchemaPlace(place, name)) for name in reversed(inner)]
 
 
 def _same(kind: Any, value: bytes, header: str | None) -> bool:

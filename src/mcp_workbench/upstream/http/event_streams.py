@@ -154,6 +154,7 @@ class LegacySse:
                     elif event.name == "message":
                         await self._flowing.wait()
                         self._conversation.receive(one_line(event.data) + b"\n")
+                        await self._conversation.all_read()  # little waits behind a huge one
                 if self._decided.is_set() and self.endpoint is None:
                     return  # `ready` has timed out
         finally:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.raw_json import TOO_COMPLEX, read_elements, read_members
 from mcp_workbench.core.redact import redact_cut
 from mcp_workbench.protocol.handshake import HEADER_MISMATCH, INITIALIZE, STAMPS
 from mcp_workbench.transport import json_text, jsonrpc
@@ -27,22 +24,21 @@ from mcp_workbench.transport.http.client_response import (
     Yielder,
 )
 from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
-from mcp_workbench.transport.json_text import one_line
+from mcp_workbench.transport.json_text import InSteps, one_line
 from mcp_workbench.transport.jsonrpc import Envelope, Malformed
 from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed, valid_text
 from mcp_workbench.upstream.http.requests import (
     EVENTS,
-    HEADER_NAME,
     LOGIN,
     ErrorContext,
     OutgoingRequest,
     ParamHeaders,
-    Path,
     Requester,
     modern_headers,
     rate_limited,
     retry_after,
 )
+from mcp_workbench.upstream.http.tool_headers import ANNOTATION, screen_tools
 from mcp_workbench.upstream.subscriptions import refuses
 from mcp_workbench.upstream.tool_list import PAGES, read_cursor
 
@@ -50,6 +46,8 @@ if TYPE_CHECKING:
     from mcp_workbench.upstream.http.event_streams import Pace
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CANCELLED = "notifications/cancelled"
 CHANGED = jsonrpc.notification("notifications/tools/list_changed")
@@ -64,11 +62,6 @@ _ARGUMENTS = b',"arguments":'
 AT_ONCE = 1 << 20  # bytes of a long line that are scanned in one turn
 SHOWN = 200  # characters of a page that came instead of a message
 REMEDY = '"headers": {"Authorization": "Bearer ${TOKEN}"}'
-
-ANNOTATION = "x-mcp-header"
-MOST_READ = 1 << 20  # bytes of annotated tools on one page
-MOST_HEADERS = 100  # of one tool
-_PRIMITIVE = ("string", "integer", "boolean")
 
 
 class Exchange:
@@ -101,6 +94,7 @@ class Exchange:
         if len(body) > json_text.HUGE:
             await asyncio.sleep(0)  # to join it has taken long, and so does each step that follows
         await self._read_body(request, response, body)
+        await self._conversation.all_read()
         if request.answered and self._conversation.pending.find(request.number) is not None:
             raise RequestFailed(
                 Failure("protocol_error", "the server's response does not belong to this request")
@@ -182,10 +176,8 @@ class Exchange:
             self._conversation.receive(_ended(line))
             request.answered = True
             return
-        message = _decode(line)
-        if is_huge:
-            await asyncio.sleep(0)
-        if message is None or not (message.error or message.result):
+        message = await _read_message(line)
+        if isinstance(message, Malformed) or not (message.error or message.result):
             raise RequestFailed(failure_for(response, body, self._requester.error_context))
         if message.result and bytes(message.id) != own:
             raise RequestFailed(
@@ -260,6 +252,7 @@ class Exchange:
                         await self._flowing.wait()
                         line = await _scanned(one_line(event.data))
                         await self._deliver_event(request, line)
+                        await self._conversation.all_read()  # little waits behind a huge one
         except EventTooLarge:
             raise ResponseTooLarge("an event of it exceeds the limit", heard=True) from None
         except ResponseTooLarge:
@@ -269,18 +262,17 @@ class Exchange:
         return reader
 
     async def _deliver_event(self, request: OutgoingRequest | None, line: bytes) -> None:
-        if request is None or request.answered:
-            self._conversation.receive(_ended(line))
+        message = await _read_message(line)
+        number = 0 if request is None or request.answered else request.number
+        if isinstance(message, Malformed):
+            self._conversation.receive_malformed(line, message, number)
             return
-        message = _decode(line)
-        if len(line) > json_text.HUGE:
-            await asyncio.sleep(0)
-        if request.is_listen and message is not None and message.method == CANCELLED:
+        if request is None or request.answered:
+            self._conversation.receive_decoded(message)
+            return
+        if request.is_listen and message.method == CANCELLED:
             raise ExchangeFailed("the server ended it", heard=True)  # instead of a response
-        own = b"%d" % request.number
-        if message is None:
-            self._conversation.receive_on(request.number, _ended(line))
-        elif message.method or (bytes(message.id) != own and not message.error):
+        if message.method or (bytes(message.id) != b"%d" % number and not message.error):
             self._conversation.receive_decoded(message, request.number)
         else:
             self._settle(request, line, message)
@@ -291,12 +283,12 @@ class Exchange:
         self, request: OutgoingRequest, line: bytes, message: Envelope | None = None
     ) -> None:
         if request.is_listen or self._is_header_mismatch(request, message):
-            message = message or _decode(line)
+            message = message or _envelope(line)
             request.refused = message is not None and bool(message.error) and refuses(message.error)
             return
         request.answered = True
         if request.method in (INITIALIZE, "tools/list") or request.quiet:
-            message = message or _decode(line)
+            message = message or _envelope(line)
             if message is not None:
                 line = self._inspect(request, line, message)
         if request.quiet:
@@ -368,18 +360,58 @@ async def _scanned(line: bytes) -> bytes:
     for start in range(0, len(line), AT_ONCE):
         scan.feed(line[start : start + AT_ONCE])
         await asyncio.sleep(0)
-    return json_text.joined([line], scan)
+    return await _in_turns(json_text.joined_in_steps([line], scan))
+
+
+async def _read_message(line: bytes) -> Envelope | Malformed:
+    """Decode a message, or return what is wrong with it. Each pass over a huge one has its own turn."""
+    if len(line) <= json_text.HUGE:
+        return _decode(line)
+    try:
+        return await _in_turns(_decode_in_steps(line))
+    except Malformed as error:
+        return error.with_traceback(None)  # which would keep the line until collected
+
+
+def _decode_in_steps(line: bytes) -> InSteps[Envelope]:
+    if not line.isascii():
+        line = valid_text(line)
+        yield
+    if json_text.too_deep(line):  # known already, unless it had to be repaired
+        raise jsonrpc.too_deep_error(line)
+    return (yield from jsonrpc.decode_in_steps(line, _read_large))
+
+
+def _read_large(line: bytes) -> InSteps[Envelope]:
+    return jsonrpc.read_large(line)
+    yield  # there is only one step
+
+
+async def _in_turns(work: InSteps[T]) -> T:
+    """Do it; others have their turns after each step."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            await asyncio.sleep(0)
+            return end.value
+        await asyncio.sleep(0)
 
 
 def _ended(line: bytes) -> bytes:
     return line if line.endswith(b"\n") else line + b"\n"
 
 
-def _decode(line: bytes) -> Envelope | None:
+def _envelope(line: bytes) -> Envelope | None:
+    message = _decode(line)
+    return message if isinstance(message, Envelope) else None
+
+
+def _decode(line: bytes) -> Envelope | Malformed:
     try:
         return jsonrpc.decode(line if line.isascii() else valid_text(line))
-    except Malformed:
-        return None
+    except Malformed as error:
+        return error
 
 
 # Failures
@@ -463,136 +495,3 @@ def _wants_login_of(principal: str, context: ErrorContext) -> str:
 def _shown(body: bytes, context: ErrorContext) -> str:
     text = redact_cut(body[: 8 * SHOWN].decode("utf-8", "replace"), context.secrets)
     return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))[:SHOWN]
-
-
-# Headers that tools ask for
-
-
-class BadAnnotation(ValueError):
-    """A tool asks for headers in a way that the protocol does not allow."""
-
-
-def screen_tools(result: bytes) -> tuple[bytes, dict[str, ParamHeaders], list[str]]:
-    """A page of tools without invalid header annotations; the headers of the others; complaints."""
-    kept: list[msgspec.Raw] = []
-    param_headers: dict[str, ParamHeaders] = {}
-    complaints: list[str] = []
-    tools = read_elements(msgspec.json.decode(result, type=_Tools).tools)
-    budget = MOST_READ
-    for raw in tools:
-        if ANNOTATION.encode() in bytes(raw):
-            budget -= len(raw)
-            try:
-                name, headers = _tool_headers(raw, budget)
-            except BadAnnotation as error:
-                complaints.append(str(error))
-                continue
-            param_headers[name] = headers
-        kept.append(raw)
-    if len(kept) < len(tools):
-        members = read_members(result)
-        members["tools"] = msgspec.Raw(msgspec.json.encode(kept))
-        result = msgspec.json.encode(members)
-    return result, param_headers, complaints
-
-
-class _ToolName(msgspec.Struct):
-    name: str = ""
-
-
-class _Tool(_ToolName):
-    inputSchema: Any = None  # noqa: N815 - the protocol's name
-
-
-class _Tools(msgspec.Struct):
-    tools: msgspec.Raw = msgspec.Raw(b"[]")
-
-
-def _tool_headers(raw: msgspec.Raw, budget: int) -> tuple[str, ParamHeaders]:
-    """The tool's name and the headers that it asks for. Raises BadAnnotation with the complaint."""
-    try:
-        tool = msgspec.json.decode(raw, type=_Tool if budget >= 0 else _ToolName)
-    except msgspec.DecodeError:
-        tool = _Tool()  # malformed in another way, which the listing reports
-    if not isinstance(tool, _Tool):
-        raise BadAnnotation(_left_out(tool, f"its schema is {TOO_COMPLEX}"))
-    try:
-        return tool.name, annotated_headers(tool.inputSchema)
-    except BadAnnotation as error:
-        raise BadAnnotation(_left_out(tool, str(error))) from None
-
-
-def _left_out(tool: _ToolName, reason: str) -> str:
-    return f"the tool {shown_name(tool.name)!r} was left out: {reason}"
-
-
-def annotated_headers(schema: Any) -> ParamHeaders:
-    """Which arguments are repeated in which header. Raises BadAnnotation."""
-    headers: ParamHeaders = {}
-    names: set[str] = set()
-    for path, node in _annotated(schema):
-        header = node[ANNOTATION]
-        where = ".".join(path or ()) or "its schema"
-        if not path:
-            raise BadAnnotation(f"{ANNOTATION} where no argument is named")
-        if not isinstance(header, str) or not HEADER_NAME.fullmatch(header):
-            raise BadAnnotation(f"{ANNOTATION} of {where!r} is not a header name")
-        if node.get("type") not in _PRIMITIVE:
-            raise BadAnnotation(
-                f"{ANNOTATION} of {where!r}, which is not a string, integer or boolean"
-            )
-        if header.lower() in names:
-            raise BadAnnotation(f"{ANNOTATION} {header!r} is used twice")
-        if len(names) == MOST_HEADERS:
-            raise BadAnnotation(f"{ANNOTATION} is used more than {MOST_HEADERS} times")
-        names.add(header.lower())
-        headers[path] = header
-    return headers
-
-
-# Keywords with subschemas. Only `properties` leads to a named argument.
-_SINGLE = frozenset(
-    [
-        "items",
-        "contains",
-        "unevaluatedItems",
-        "additionalProperties",
-        "propertyNames",
-        "unevaluatedProperties",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contentSchema",
-    ]
-)
-_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
-_BY_NAME = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))
-
-
-def _annotated(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
-    """Every annotated subschema, with its path of properties; None where it has none."""
-    todo: list[tuple[Path | None, Any]] = [((), root)]
-    while todo:
-        path, schema = todo.pop()
-        if not isinstance(schema, dict):
-            continue
-        node = cast("dict[str, Any]", schema)
-        if ANNOTATION in node:
-            yield path, node
-        for key, value in node.items():
-            if key == "properties" and isinstance(value, dict):
-                inner = cast("dict[str, Any]", value)
-                todo += [(None if path is None else (*path, n), s) for n, s in inner.items()]
-            else:
-                todo += [(None, sub) for sub in _subschemas(key, value)]
-
-
-def _subschemas(key: str, value: Any) -> list[Any]:
-    if key in _SINGLE:
-        return [value]
-    if key in _LISTS and isinstance(value, list):
-        return cast("list[Any]", value)
-    if key in _BY_NAME and isinstance(value, dict):
-        return list(cast("dict[str, Any]", value).values())
-    return []
