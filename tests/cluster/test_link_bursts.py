@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from mcp_workbench.cluster.link import AcceptedLink, ConnectingLink
+from mcp_workbench.cluster.link import DATA, AcceptedLink, ConnectingLink
 from tests.cluster.test_hostile_values import ID, KEY, OTHER, Recorder
-from tests.kit.clock import PATIENCE
+from tests.kit.clock import PATIENCE, until
 
 MESSAGE = 1 << 20
 BODIES = 12  # together more than one piece may have, and than may be unread by the other side
@@ -22,8 +22,11 @@ class Waiting:
 
     def __init__(self) -> None:
         self.is_lost = False
+        self.received: list[bytes] = []
 
-    def data(self, payload: bytes) -> None: ...
+    def data(self, payload: bytes) -> None:
+        self.received.append(payload)
+
     def end(self, payload: bytes) -> None: ...
     def aborted(self) -> None: ...
     def refused(self, payload: bytes) -> None: ...
@@ -60,6 +63,30 @@ async def test_large_requests_of_one_moment_leave_the_link_whole() -> None:
 
         assert await link.ask(b"there?", PATIENCE) == b"there?"
         assert recorder.opened_streams == bodies
+        assert not waiting.is_lost
+        link.abort()
+
+
+async def test_a_link_receives_nothing_while_a_stream_is_not_done_with_what_arrived() -> None:
+    recorder, waiting = Recorder(), Waiting()
+    async with port(recorder) as number:
+        link = ConnectingLink(KEY, MESSAGE, OTHER, ID)
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: link, "127.0.0.1", number)
+        await link.ready
+        stream = link.open(b"", waiting)
+        assert await link.ask(b"there?", PATIENCE) == b"there?"
+        link.wait(stream, waits=True)
+        link.wait(stream + 1, waits=True)
+        link.wait(stream + 1, waits=False)
+        for _ in range(BODIES):
+            recorder.links[0].frame(DATA, stream, b"x" * (MESSAGE // 2))
+            await asyncio.sleep(0)
+        await until(lambda: recorder.links[0].backlog > MESSAGE)  # nobody reads it
+        assert waiting.received == []
+
+        link.wait(stream, waits=False)
+        await until(lambda: len(waiting.received) == BODIES)
         assert not waiting.is_lost
         link.abort()
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from mcp_workbench.cluster.placed_links import LocalLink
 from mcp_workbench.cluster.placed_process import NUMBERS, PlacedProcess
 from mcp_workbench.transport import jsonrpc
+from mcp_workbench.upstream.conversation import HUGE, Conversation
+from tests.kit.clock import PATIENCE
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s"}}
 
@@ -61,11 +64,15 @@ class OneClient:
 class Scene:
     """A process with clients; the test is its server."""
 
-    def __init__(self) -> None:
+    def __init__(self, message_bytes: int = 1 << 20) -> None:
         self.holds = True
-        self.process = PlacedProcess(1 << 20, lambda: self.holds)
+        self.process = PlacedProcess(message_bytes, lambda: self.holds)
         self.pipe = Pipe()
-        self.process.started(self.pipe)
+        self.pauses: list[bool] = []  # of reading what the server writes
+        self.process.started(self.pipe, self.pause)
+
+    def pause(self, *, waits: bool) -> None:
+        self.pauses.append(waits)
 
     def says(self, **message: Any) -> None:
         self.process.receive(jsonrpc.encode({"jsonrpc": "2.0", **message}) + b"\n")
@@ -231,3 +238,33 @@ async def test_a_cancelled_call_does_not_keep_the_process() -> None:
 
     assert scene.process.idle.is_set()
     assert scene.pipe.messages[-1]["params"] == {"requestId": number}
+
+
+async def test_nothing_is_read_of_the_server_while_a_client_is_not_done_with_what_it_wrote() -> None:
+    scene = Scene()
+    first, second = scene.client(), scene.client()
+    scene.process.wait(first.number, waits=True)
+    scene.process.wait(second.number, waits=True)
+    scene.process.wait(first.number, waits=False)
+    assert scene.pauses == [True]
+
+    scene.process.detach(second.number)
+
+    assert scene.pauses == [True, False]
+
+
+async def test_what_comes_behind_a_huge_answer_waits_in_the_pipe_of_the_server() -> None:
+    scene = Scene(32 << 20)
+    heard: list[str] = []
+    conversation = Conversation(32 << 20, lambda message: heard.append(message.method))
+    link = LocalLink(scene.process, conversation, lambda: None)
+    huge = "x" * (HUGE + 1)
+    scene.says(id=1 << NUMBERS, result={"text": huge})
+    scene.says(method="notifications/behind")  # was read with it
+    assert (scene.pauses, heard) == ([True], [])
+
+    async with asyncio.timeout(PATIENCE):
+        await conversation.all_read()
+
+    assert (scene.pauses, heard) == ([True, False], ["notifications/behind"])
+    link.close()

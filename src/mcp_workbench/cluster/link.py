@@ -249,6 +249,7 @@ class ConnectingLink(_Link):
         self._hello = MAGIC + own_id.encode() + other_id.encode() + os.urandom(RANDOM)
         self._handlers: dict[int, StreamHandler] = {}
         self._answers: dict[int, asyncio.Future[bytes]] = {}
+        self._waiting: set[int] = set()  # streams that are not done with what has arrived
         self._count = 0
 
     @property
@@ -281,8 +282,23 @@ class ConnectingLink(_Link):
         self.frame(OPEN, self._count, payload)
         return self._count
 
+    def wait(self, stream: int, *, waits: bool) -> None:
+        """Receive nothing while one of the streams is not done with what has arrived."""
+        before = bool(self._waiting)
+        if waits:
+            self._waiting.add(stream)
+        else:
+            self._waiting.discard(stream)
+        if self._transport is None or self.is_closed or before == bool(self._waiting):
+            return
+        if before:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
     def leave(self, stream: int) -> None:
         """Nobody waits for this answer any more."""
+        self.wait(stream, waits=False)
         if self._handlers.pop(stream, None) is not None:
             self.frame(GONE, stream)
 

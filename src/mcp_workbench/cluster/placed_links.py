@@ -53,6 +53,7 @@ class PlacedLink:
 
     def __init__(self, conversation: Conversation, ended: Callable[[], None]) -> None:
         self._conversation = conversation
+        conversation.on_waiting = self.wait
         self._ended = ended
         self._reason = ""
         self._unpassed: tuple[int, ...] = ()
@@ -82,6 +83,10 @@ class PlacedLink:
 
     def hold(self, *, held: bool) -> None:
         """Other replicas read from the same process: it goes on."""
+
+    def wait(self, *, waits: bool) -> None:
+        """Receive no more while what was received is not handled yet: a few steps of the loop."""
+        raise NotImplementedError
 
     @property
     def channel(self) -> Channel:
@@ -122,6 +127,9 @@ class LocalLink(PlacedLink):
     def backlog(self) -> int:
         return self._process.backlog
 
+    def wait(self, *, waits: bool) -> None:
+        self._process.wait(self._number, waits=waits)
+
     def _send(self, frame: bytes) -> None:
         self._process.send(self._number, frame)
 
@@ -148,6 +156,9 @@ class RemoteLink(PlacedLink):
     @property
     def backlog(self) -> int:
         return self._link.backlog
+
+    def wait(self, *, waits: bool) -> None:
+        self._link.wait(self._stream, waits=waits)
 
     def _send(self, frame: bytes) -> None:
         self._link.frame(MORE, self._stream, frame)

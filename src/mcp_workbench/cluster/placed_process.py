@@ -22,7 +22,7 @@ from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.json_text import LineFramer
 from mcp_workbench.transport.jsonrpc import Envelope, Malformed
 from mcp_workbench.transport.stdio import Channel
-from mcp_workbench.upstream.conversation import valid_text
+from mcp_workbench.upstream.conversation import Waiting, valid_text
 
 NUMBERS = 32  # bits of a request's number that its client counts with
 MOST_CLIENTS = 1 << 20  # of one process, one after the other: numbers stay below 2 ** 53
@@ -84,6 +84,8 @@ class PlacedProcess:
         self._may_answer = may_answer
         self._framer = LineFramer(message_bytes)
         self._channel: Channel | None = None
+        self._pause: Waiting | None = None  # of reading what the server writes
+        self._waiting: set[int] = set()  # clients that are not done with what was delivered
         self._clients: dict[int, _Attached] = {}
         self._count = 0
         self._own = 0  # requests of our own
@@ -98,8 +100,9 @@ class PlacedProcess:
         self.reason = "the server exited"
         self.is_draining = False
 
-    def started(self, channel: Channel) -> None:
+    def started(self, channel: Channel, pause: Waiting) -> None:
         self._channel = channel
+        self._pause = pause
 
     # Clients
 
@@ -114,7 +117,18 @@ class PlacedProcess:
             self.end("it has had too many clients")
         return self._count
 
+    def wait(self, number: int, *, waits: bool) -> None:
+        """Read nothing from the server while one of its clients is not done with what was read."""
+        before = bool(self._waiting)
+        if waits:
+            self._waiting.add(number)
+        else:
+            self._waiting.discard(number)
+        if self._pause is not None and before != bool(self._waiting):
+            self._pause(waits=not before)
+
     def detach(self, number: int) -> None:
+        self.wait(number, waits=False)
         client = self._clients.pop(number, None)
         if client is None:
             return

@@ -292,7 +292,7 @@ class PlacedServers:
             async with start_server(
                 hosted.spec, self._context, process.receive, hosted.exited
             ) as link:
-                process.started(link.channel)
+                process.started(link.channel, link.wait)
                 hosted.decided.set()
                 try:
                     await self._wanted(hosted)
