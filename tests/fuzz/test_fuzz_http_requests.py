@@ -59,7 +59,8 @@ class Port:
         self.most_held = 4 * BODY
         self.connections: set[HttpConnection] = set()
         self.loop = loop
-        self.under_way = 0
+        self.under_way = self.bytes_under_way = 0
+        self.most_under_way = 16 * BODY
         self.now = 0.0
         self.date = b"Date: today\r\n"
 

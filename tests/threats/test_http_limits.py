@@ -145,6 +145,29 @@ async def test_all_connections_together_send_a_few_messages_at_a_time_and_small_
         assert opened.server.held == 0
 
 
+async def test_large_requests_in_progress_have_a_limit_together_and_small_ones_have_none() -> None:
+    async with echo() as opened:
+        held = post("/held", b"x" * LIMIT)
+        peers = [await opened.connect() for _ in range(server.IN_PROGRESS)]
+        for peer in peers:
+            peer.send(held)
+        await until(lambda: len(opened.front.held) == len(peers))
+        refused = await opened.connect()
+        refused.send(held)
+        answer = await refused.answer()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert (await opened.ask(post("/b", b"small")))[0] == 200
+
+        opened.front.held[0].plain(Reply(200, b"a"))
+        peers[1].close()
+        await until(lambda: opened.server.under_way == len(peers) - 2)
+        assert (await opened.ask(post("/b", b"x" * LIMIT)))[0] == 200
+        for peer in opened.peers:
+            peer.close()
+        await until(lambda: not opened.server.connections)
+        assert opened.server.bytes_under_way == 0
+
+
 async def test_requests_of_one_read_are_begun_in_steps() -> None:
     async with echo() as opened:
         peer, ours = await connection_of(opened)

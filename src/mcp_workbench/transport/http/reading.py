@@ -34,7 +34,7 @@ _TOO_LARGE = Reply(413, b"the message is too large (limits.messageBytes)")
 _TOO_MUCH = Reply(413, b"too many bytes wait on this connection (limits.messageBytes)")
 _HEAD_TOO_LARGE = Reply(431, b"the request head is too large")
 _TOO_MANY_CHUNKS = Reply(400, b"the body is cut into too many chunks")
-_BUSY = Reply(503, b"too much is being sent at once; try again soon", b"Retry-After: 1\r\n")
+BUSY = Reply(503, b"too much is being sent at once; try again soon", b"Retry-After: 1\r\n")
 _GO_AHEAD = b"100-continue"
 _UNUSUAL = (
     b"transfer-encoding",
@@ -320,7 +320,7 @@ class RequestReader(asyncio.Protocol):
         if self._held > self._port.body_bytes + HEAD_BYTES:
             self._refuse_rest(request, _TOO_MUCH)
         elif self._port.held > self._port.most_held and size > SMALL_BODY:
-            self._refuse_rest(request, _BUSY)
+            self._refuse_rest(request, BUSY)
         else:
             return True
         return False

@@ -21,9 +21,11 @@ from mcp_workbench.transport.http.messages import (
     plain_head,
 )
 from mcp_workbench.transport.http.reading import (
+    BUSY,
     HEAD_TIME,
     NEVER,
     OUR_FAULT,
+    SMALL_BODY,
     Front,
     ReaderLimits,
     RequestReader,
@@ -43,7 +45,8 @@ TICK = pause(1.0)  # seconds between two checks of deadlines
 CONNECTIONS = 2048
 STRANGERS = 8  # one in so many connections may stay without an admitted request
 NEW = 5.0  # seconds for the first request of a connection, before it may be dropped as a stranger
-BODIES = 4  # times the largest message: bytes of unanswered requests, over all connections
+BODIES = 4  # times the largest message: bytes of requests that wait, over all connections
+IN_PROGRESS = 16  # times the largest message: bytes of large requests in progress, whose bodies are kept
 
 
 class Port(ReaderLimits, Protocol):
@@ -52,6 +55,8 @@ class Port(ReaderLimits, Protocol):
     loop: asyncio.AbstractEventLoop
     writes: JoinedWrites
     under_way: int  # requests in progress
+    bytes_under_way: int  # of those with large bodies
+    most_under_way: int  # such bytes
     date: bytes
 
     def enter(self, connection: HttpConnection) -> bool:
@@ -70,6 +75,7 @@ class HttpConnection(RequestReader):
         self.server = server
         self.since = server.now
         self.idle_since = NEVER  # when the last response was complete
+        self._bytes_under_way = 0  # of the request in progress, if its body is large
         self._left = 0  # bytes that the peer had not read at the last tick
         self._stalled = server.now
 
@@ -90,7 +96,7 @@ class HttpConnection(RequestReader):
         self._waiting.clear()
         response, self._response = self._response, None
         if response is not None:
-            self.server.under_way -= 1
+            self._is_done()
             response.lost()
 
     def go_ahead(self) -> None:
@@ -136,6 +142,8 @@ class HttpConnection(RequestReader):
         self.server.under_way += 1
         if self.server.under_way > FEW:
             self.server.writes.join(self.server.loop)
+        if len(request.body) > SMALL_BODY and request.refused is None:
+            self._count_under_way(request)
         response = self._response = ResponseWriter(self, request)
         if request.refused is not None:
             response.plain(request.refused)
@@ -148,10 +156,25 @@ class HttpConnection(RequestReader):
             if not response.over:  # it has started to stream
                 self.abort()
 
+    def _count_under_way(self, request: HttpRequest) -> None:
+        """Count a large body until its response is complete. Refuses it if those of all are too much."""
+        size = len(request.body)
+        if self.server.bytes_under_way + size > self.server.most_under_way:
+            request.refused = BUSY
+            return
+        self._bytes_under_way = size
+        self.server.bytes_under_way += size
+
+    def _is_done(self) -> None:
+        self.server.under_way -= 1
+        if self._bytes_under_way:
+            self.server.bytes_under_way -= self._bytes_under_way
+            self._bytes_under_way = 0
+
     def answered(self, *, keep_alive: bool) -> None:
         """The response is complete: start the next request."""
         self._response = None
-        self.server.under_way -= 1
+        self._is_done()
         if not keep_alive and not self._waiting:
             self._linger()
         elif self._waiting:
@@ -233,6 +256,8 @@ class HttpServer:
         self.strangers: dict[HttpConnection, None] = {}  # of them, oldest first
         self.held = 0
         self.most_held = BODIES * body_bytes
+        self.bytes_under_way = 0
+        self.most_under_way = IN_PROGRESS * body_bytes
         self.loop = asyncio.get_running_loop()
         self.writes = JoinedWrites.of(self.loop)
         self.under_way = 0
