@@ -40,6 +40,7 @@ def entry(person: Person, *words: str, **more: Any) -> dict[str, Any]:
     """Our entry as `install` writes it for Cursor, or with other words."""
     given = words or (
         sys.executable,
+        "-P",
         "-m",
         "mcp_workbench",
         "serve",
@@ -154,7 +155,7 @@ def test_a_command_that_is_gone_is_renewed_on_wish_and_undone_again(person: Pers
 def test_a_configuration_that_is_gone_is_exchanged_for_this_one(person: Person) -> None:
     lost = str(person.folder / "moved" / "workbench-config.json")
     file = cursor(
-        person, entry(person, sys.executable, "-m", "mcp_workbench", "serve", "--config", lost)
+        person, entry(person, sys.executable, "-P", "-m", "mcp_workbench", "serve", "--config", lost)
     )
 
     line = told(person)
@@ -194,7 +195,7 @@ def test_what_may_be_meant_is_a_doubt_that_fix_leaves_alone(person: Person, tmp_
     write_config(other, {"basics": demo()})
     older = program(tmp_path / "older", "echo mcp-workbench 0.0.7")
     config = ("serve", "--config", str(person.config))
-    module = (sys.executable, "-m", "mcp_workbench")
+    module = (sys.executable, "-P", "-m", "mcp_workbench")
     cases: dict[str, dict[str, Any]] = {
         f"serves another configuration: {other}": entry(
             person, *module, "serve", "--config", str(other)
@@ -265,6 +266,20 @@ def test_what_depends_on_the_host_s_folder_or_path_is_a_doubt(
     assert "names no configuration" in found[1]["message"]
 
 
+def test_an_entry_that_runs_files_of_the_folder_it_is_started_in_is_a_doubt(person: Person) -> None:
+    serve = ("-m", "mcp_workbench", "serve", "--config", str(person.config))
+    cursor(person, entry(person, sys.executable, *serve))
+
+    line = told(person)
+
+    assert (line["state"], line["code"]) == ("doubtful", "WB-HOST-514")
+    assert "without -P" in line["message"]
+    assert line["fix"] == "mcp-workbench install cursor"
+    for option in ("-P", "-I"):
+        cursor(person, entry(person, sys.executable, option, *serve))
+        assert told(person)["state"] == "good"
+
+
 def test_variables_that_servers_need_must_reach_us(person: Person) -> None:
     needs = demo() | {"env": {"A": "${NEEDED}", "B": "${HAS_A_DEFAULT:-x}", "C": "${HOME}"}}
     write_config(person.config, {"basics": needs})
@@ -285,7 +300,7 @@ def test_variables_that_servers_need_must_reach_us(person: Person) -> None:
 
 
 def test_a_toolbox_that_is_gone_is_told_and_not_guessed(person: Person) -> None:
-    words = (sys.executable, "-m", "mcp_workbench", "serve", "--config", str(person.config))
+    words = (sys.executable, "-P", "-m", "mcp_workbench", "serve", "--config", str(person.config))
     file = cursor(person, entry(person, *words, "--toolbox", "old"))
     before = file.read_bytes()
 

@@ -442,8 +442,9 @@ CODES = {
         "A host's entry depends on where the host was started",
         "Our entry in a host's file has a command without its folder, no configuration, or a "
         "configuration without its folder. Programs that are started from a desktop have another "
-        "PATH than a shell, and another working folder.",
-        "mcp-workbench install HOST writes full paths.",
+        "PATH than a shell, and another working folder. An entry that runs `python -m` without -P, as "
+        "older versions wrote it, runs Python files of that folder, which may be a foreign project's.",
+        "mcp-workbench install HOST writes full paths, and -P.",
     ),
     "WB-HOST-515": Explanation(
         "A host does not pass on variables that servers need",

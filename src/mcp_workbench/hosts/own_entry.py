@@ -318,6 +318,11 @@ def _of_program(entry: OwnEntry) -> Iterator[EntryProblem]:
     if not Path(command).is_absolute():
         message = f"'{entry.name}' starts {command} without its folder"
         yield EntryProblem("unclear", f"{message}: from a desktop the host may not find it")
+    if _loads_from_folder(entry.program):
+        message = f"'{entry.name}' starts Python without -P"
+        yield EntryProblem(
+            "unclear", f"{message}: files of the folder that the host works in can be run instead"
+        )
     if entry.program == launch().words or Path(command).stem in _RUNNERS:
         return
     if entry.file.scope == "project":  # it may be anybody's file: nothing that it names is started
@@ -330,6 +335,14 @@ def _of_program(entry: OwnEntry) -> Iterator[EntryProblem]:
     elif version != __version__:
         message = f"'{entry.name}' starts {command}, which has version {version}"
         yield EntryProblem("elsewhere", f"{message}; this one is {__version__}")
+
+
+def _loads_from_folder(program: Words) -> bool:
+    """Whether Python would look for our modules in the working folder first."""
+    if "-m" not in program:
+        return False
+    options = program[1 : program.index("-m")]
+    return not any(option in ("-P", "-I") for option in options)
 
 
 def _missing(words: Words) -> str:
