@@ -56,7 +56,7 @@ def with_help(text: str, command: str) -> str:
     return _HELP.sub(lambda _: help_of(command), text, count=1)
 
 
-def misfit() -> str:
+def codes_by_area() -> str:
     """Every code, by area: what it means, and what to do."""
     parts: list[str] = []
     for area, title in AREAS.items():
@@ -70,7 +70,7 @@ def misfit() -> str:
 
 
 def with_codes(text: str) -> str:
-    return text.partition(_MARK)[0] + _MARK + "\n" + misfit()
+    return text.partition(_MARK)[0] + _MARK + "\n" + codes_by_area()
 
 
 def write() -> None:

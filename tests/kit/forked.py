@@ -248,8 +248,8 @@ def _start_server(argv: Sequence[str], env: Mapping[str, str] | None, lasts: Pat
 
 
 def _forks(env: Mapping[str, str]) -> bool:
-    """Under coverage, forks would not be measured."""
-    return hasattr(os, "fork") and not any(name.startswith("COV") for name in env)
+    """Under coverage, forks would not be measured. Outside of a run, nothing would end what forks."""
+    return RUN in os.environ and not any(name.startswith("COV") for name in env)
 
 
 def _socket_of(env: Mapping[str, str]) -> str:
