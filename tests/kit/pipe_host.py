@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import queue
+import select
 import signal
 import struct
 import termios
@@ -54,6 +55,7 @@ class PipeHost:
         else:
             self.process = forked.start(argv, cwd=cwd, env=env)
         self._stderr = bytearray()
+        self._stderr_lock = threading.Lock()
         self._reading = threading.Event()
         self._reading.set()
         self._threads = [
@@ -90,6 +92,9 @@ class PipeHost:
 
     @property
     def stderr(self) -> str:
+        """All that the command has written: what came before an answer is in it when the answer was read."""
+        if self.process.stderr is not None and not self.process.stderr.closed:
+            self._take_stderr()
         return self._stderr.decode("utf-8", "replace")
 
     # Opening
@@ -267,9 +272,26 @@ class PipeHost:
         self._incoming.put(line)
 
     def _read_stderr(self) -> None:
+        while True:
+            self._has_stderr(None)
+            if self._take_stderr():
+                return
+
+    def _take_stderr(self) -> bool:
+        """Take what is in its pipe, without waiting for more; is this the end?"""
         assert self.process.stderr is not None
-        while data := self.process.stderr.read(1 << 16):
-            self._stderr += data
+        with self._stderr_lock:  # else the thread could have read it, and we would not see it yet
+            while self._has_stderr(0):
+                data = self.process.stderr.read(1 << 16)
+                if not data:
+                    return True
+                self._stderr += data
+        return False
+
+    def _has_stderr(self, timeout: int | None) -> bool:
+        ready = select.poll()
+        ready.register(self.process.stderr, select.POLLIN)
+        return bool(ready.poll(timeout))
 
 
 def parsed(line: bytes) -> Message:
