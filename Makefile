@@ -38,7 +38,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -e ".[dev]" -c constraints.txt
 	@$(COMPILE)
-	@$(PYTEST) --collect-only -qq >/dev/null || true  # compiles them: all who share the work would, at the same time
+	@$(PYTEST) --collect-only -qq >/dev/null || true  # compiles them
 	@touch $@ $(VENV)/.run
 
 # Version 1 of the Python SDK, which can't live beside version 2.
@@ -83,20 +83,19 @@ prepared: $(VENV)/.peers $(SDK1)/.ready $(SUITE)/.ready $(SUITE)/sdk/.ready $(UI
 run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
 	@$(BIN)/mcp-workbench tour
 
-# worksteal keeps neighbours together.
 test: $(VENV)/.dev ## everything that needs nothing but Python, AT_ONCE tests at a time: three per core
-	$(PYTEST) -n $(AT_ONCE) --dist worksteal
+	$(PYTEST) --workers $(AT_ONCE)
 
 # They compare costs, and have the processor almost for themselves: beside other tests they would measure those.
 test-cost: $(VENV)/.dev ## what measures CPU time and memory, the largest messages above all
-	$(PYTEST) -m cost -n 2 --dist worksteal
+	$(PYTEST) -m cost --workers 2
 
 test-quick: $(VENV)/.dev ## the tests that hardly start a process: about 20 seconds
-	$(PYTEST) -n 3 --dist worksteal tests/core tests/transport tests/protocol tests/schema tests/config tests/server
+	$(PYTEST) --workers 3 tests/core tests/transport tests/protocol tests/schema tests/config tests/server
 
 coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -p -m pytest -m "not peers and not browser" -n $(AT_ONCE) --dist worksteal
+	$(BIN)/python -m coverage run -p -m pytest -m "not peers and not browser" --workers $(AT_ONCE)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report -i --include="src/*" --skip-covered --sort=cover
 
@@ -124,7 +123,7 @@ format: $(VENV)/.dev ## let ruff write
 
 BESIDE := --ignore tests/peers/test_host_commands.py --ignore tests/peers/test_apps_in_a_browser.py
 peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and SDKs from npm and PyPI, and Inspector
-	$(BIN)/python -m pytest -m peers tests/peers $(BESIDE) -n 3 --dist worksteal
+	$(BIN)/python -m pytest -m peers tests/peers $(BESIDE) --workers 3
 
 peers-apps: $(VENV)/.peers ## apps in Inspector's web page in Chromium, in all modes, over pipes and HTTP, in both eras
 	$(BIN)/python -m pytest -m peers tests/peers/test_apps_in_a_browser.py
@@ -158,7 +157,7 @@ soak-sign-in: $(VENV)/.peers $(SDK1)/.ready ## one sign-in, tokens of five secon
 
 cluster: $(VENV)/.dev $(SDK1)/.ready ## three replicas behind HAProxy on a real Valkey: CALLS=10000; CALLS=500 AWAY=5 JOBS=2 is the short form; ENGINE=redis-server
 	@$(COMPILE)
-	ENGINE=$(ENGINE) CALLS=$(or $(CALLS),10000) AWAY=$(or $(AWAY),20) $(BIN)/python -m pytest -m peers $(if $(JOBS),-n $(JOBS),-s) --timeout=0 tests/cluster
+	ENGINE=$(ENGINE) CALLS=$(or $(CALLS),10000) AWAY=$(or $(AWAY),20) $(BIN)/python -m pytest -m peers $(if $(JOBS),--workers $(JOBS),-s) --timeout=0 tests/cluster
 
 cluster-figures: $(VENV)/.dev ## what replicas cost: latency, CPU, memory, commands of the engine
 	@$(COMPILE)

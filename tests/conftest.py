@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,12 +34,18 @@ if hasattr(signal, "SIGHUP"):
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=0, help="share the tests out among processes")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """A suite leaves nothing behind: what it finds in its own folder for temporary files is a failure."""
     from tests.leftovers import LookForLeftovers, use
+    from tests.workers import SharedLoop
 
-    use(Path(_scratch.name) / "tmp")
+    use(Path(_scratch[-1].name) / "tmp")
     config.pluginmanager.register(LookForLeftovers())
+    config.pluginmanager.register(SharedLoop(_scratch_of_worker))
 
 
 def pytest_collection_finish() -> None:
@@ -81,18 +88,32 @@ _homes = count()
 
 
 def _new_home() -> str:
-    return str(Path(_scratch.name) / f"home-{next(_homes)}")
+    return str(Path(_scratch[-1].name) / f"home-{next(_homes)}")
 
 
 # What is remembered on disk must neither come from another test nor reach the user's own folder.
 # Those who share the work have theirs beside ours, not in it: paths of sockets are short.
-_scratch = TemporaryDirectory(
-    prefix="mcp-workbench-tests-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")
-)
-begin_run(Path(_scratch.name) / "run")
-os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer than a test
-# Nor may the user's own configuration be used where a test has none.
-os.environ["XDG_CONFIG_HOME"] = str(Path(_scratch.name) / "config")
+def _use_scratch() -> TemporaryDirectory[str]:
+    root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    _scratch.append(TemporaryDirectory(prefix="mcp-workbench-tests-", dir=root))
+    os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer than a test
+    # Nor may the user's own configuration be used where a test has none.
+    os.environ["XDG_CONFIG_HOME"] = str(Path(_scratch[-1].name) / "config")
+    return _scratch[-1]
+
+
+@contextmanager
+def _scratch_of_worker() -> Generator[None]:
+    from tests.leftovers import use
+
+    with _use_scratch() as folder:
+        use(Path(folder) / "tmp")
+        yield
+
+
+_scratch: list[TemporaryDirectory[str]] = []  # of the first process, and behind it that of a worker
+_use_scratch()
+begin_run(Path(_scratch[0].name) / "run")
 
 
 @pytest.fixture(scope="module", autouse=True)

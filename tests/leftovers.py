@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,19 +30,15 @@ def left() -> list[str]:
 
 
 class LookForLeftovers:
-    """The session fails if something was left by it or, where it is shared out, by one of its workers."""
+    """The session fails if something was left by it or, where it is shared out, by one of its workers.
 
-    @pytest.hookimpl(optionalhook=True)  # of xdist
-    def pytest_testnodedown(self, node: Any) -> None:
-        FOUND.update(getattr(node, "workeroutput", {}).get("leftovers", []))
+    These add what they have left to `FOUND` (`workers.py`).
+    """
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         FOUND.update(left())
-        worker: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-        if worker is not None:
-            worker["leftovers"] = sorted(FOUND)
-        elif FOUND and session.exitstatus == pytest.ExitCode.OK:
+        if FOUND and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -187,7 +187,14 @@ class Copy:
     def passes(self, tests: list[str], at_once: int) -> bool:
         """Whether these tests pass; the first failure ends the run."""
         argv = [str(self.folder / ".venv" / "bin" / "python"), "-m", "pytest", "-x", "-q"]
-        argv += ["-m", "not peers and not browser", "-n", str(at_once), "-p", "no:cacheprovider"]
+        argv += [
+            "-m",
+            "not peers and not browser",
+            "--workers",
+            str(at_once),
+            "-p",
+            "no:cacheprovider",
+        ]
         argv += tests
         with tempfile.TemporaryFile() as output:
             run = subprocess.Popen(
