@@ -79,6 +79,15 @@ def real_commands() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_self_test() -> Iterator[None]:
+    """For tests that read what `doctor` says of something else: it does not start the demo each time."""
+    from tests.kit.forked import no_self_test
+
+    with no_self_test():
+        yield
+
+
+@pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """The loop that the program runs on. Where the loop is the subject, a folder gives both."""
     return "asyncio", {"use_uvloop": True}

@@ -18,9 +18,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection, Pipe, wait
+from tempfile import TemporaryFile
 from typing import Any, NoReturn, Self
 
 import pytest
+from _pytest.capture import FDCapture
 
 from tests import leftovers
 
@@ -238,15 +240,21 @@ def _work(session: pytest.Session, connection: Connection, place: Place, number:
 def _become_worker(config: Any, sender: Sender, number: int) -> None:
     config.workerinput = {}  # with this, plugins of pytest leave files of the whole run alone
     plugins = config.pluginmanager
-    capture = plugins.getplugin("capturemanager")
-    capture.stop_global_capturing()  # its files are those of the first process
-    capture.start_global_capturing()
-    capture.suspend_global_capture()
+    _capture_apart(plugins.getplugin("capturemanager"))
     plugins.unregister(plugins.getplugin("terminalreporter"))
     plugins.register(sender)
     paths = config._tmp_path_factory
     paths._given_basetemp = paths.getbasetemp() / f"w{number}"
     paths._basetemp = None
+
+
+def _capture_apart(manager: Any) -> None:
+    """Put files of our own in the place of those that all forks share. Modules may hold the objects around them."""
+    streams = manager._global_capturing
+    for capture in () if streams is None else (streams.out, streams.err):
+        if isinstance(capture, FDCapture):
+            with TemporaryFile() as own:
+                os.dup2(own.fileno(), capture.tmpfile.fileno())
 
 
 def _run_given(session: pytest.Session, connection: Connection, sender: Sender) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.kit import forked
 from tests.kit.clock import eventually
 from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
-from tests.kit.config import demo_server, entry, toolbox, write_config
+from tests.kit.config import entry, toolbox, write_config
 from tests.kit.processes import alive, pids_in
 
 if sys.platform == "win32":
@@ -42,7 +42,7 @@ def in_shell(line: str, cwd: Path) -> tuple[int, str, str]:
 def test_a_closed_stream_costs_only_what_it_would_have_shown(
     command: str, closed: str, tmp_path: Path
 ) -> None:
-    write_config(tmp_path, toolbox("demo", basics=demo_server()))
+    write_config(tmp_path, toolbox("demo", basics=entry()))
 
     status, out, err = in_shell(f"{WB} {command} {closed}", tmp_path)
 

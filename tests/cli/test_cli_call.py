@@ -10,8 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
-from tests.kit.config import demo_server, toolbox, write_config
+from tests.kit import forked
+from tests.kit.command import TIMEOUT, environ, run_command
+from tests.kit.config import demo_server, program_entry, toolbox, write_config
+from tests.kit.results import Json
+
+pytestmark = pytest.mark.usefixtures("forked_commands")
 
 
 def nested(levels: int) -> str:
@@ -161,7 +165,7 @@ def test_what_is_not_text_is_summed_up(tmp_path: Path) -> None:
         {"type": "hologram"},
         7,
     ]
-    server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
+    server = _scripted(tmp_path, {"content": content})
     write_config(tmp_path, toolbox(odd=server))
     done = run_command("call", "dev/odd/look", "--no-check", cwd=tmp_path)
     assert done.out.splitlines() == [
@@ -173,7 +177,7 @@ def test_what_is_not_text_is_summed_up(tmp_path: Path) -> None:
     ]
 
 
-def _scripted(folder: Path, result: dict[str, object]) -> Path:
+def _scripted(folder: Path, result: dict[str, object]) -> Json:
     """A legacy server with one tool, `look`, that gives this result."""
     script = folder / "server.py"
     script.write_text(
@@ -193,16 +197,17 @@ for line in sys.stdin:
         print(json.dumps({{"jsonrpc": "2.0", "id": message["id"]}} | told), flush=True)
 """
     )
-    return script
+    return program_entry(str(script))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
 def test_ctrl_c_ends_the_call_with_status_130(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(workshop=demo_server("workshop")))
+    env = environ()
     with subprocess.Popen(
-        [*COMMAND, "call", "dev/workshop/slow", "seconds:=60", "steps:=100"],
+        [*forked.command(env), "call", "dev/workshop/slow", "seconds:=60", "steps:=100"],
         cwd=tmp_path,
-        env=environ(),
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -240,13 +245,12 @@ for line in sys.stdin:
         open({str(note)!r}, "w").write(json.dumps(message["params"]["requestId"] == call))
 """
     )
-    write_config(
-        tmp_path, toolbox(it={"command": sys.executable, "args": [str(script)], "era": "legacy"})
-    )
+    write_config(tmp_path, toolbox(it=program_entry(str(script), era="legacy")))
+    env = environ()
     with subprocess.Popen(
-        [*COMMAND, "call", "dev/it/wait"],
+        [*forked.command(env), "call", "dev/it/wait"],
         cwd=tmp_path,
-        env=environ(),
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -269,7 +273,7 @@ def test_sounds_and_pictures_get_the_endings_that_programs_know(tmp_path: Path) 
         "audio/mpeg": "mp3",
     }
     content = [{"type": "image", "mimeType": kind, "data": "AAAA"} for kind in kinds]
-    server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
+    server = _scripted(tmp_path, {"content": content})
     write_config(tmp_path, toolbox(odd=server))
 
     assert run_command("call", "dev/odd/look", "--save", "out", cwd=tmp_path).status == 0
@@ -288,7 +292,7 @@ def test_images_and_resources_are_saved_and_nothing_is_overwritten(tmp_path: Pat
         {"type": "image", "mimeType": "image/png", "data": "?"},
         {"type": "text", "text": "done"},
     ]
-    server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
+    server = _scripted(tmp_path, {"content": content})
     write_config(tmp_path, toolbox(odd=server))
     call = ("call", "dev/odd/look", "--save", "out/deep")
     done = run_command(*call, cwd=tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.kit.command import Done, run_command
-from tests.kit.config import demo_server, toolbox, write_config
+from tests.kit.config import demo_server, entry, toolbox, write_config
 
 from mcp_workbench import __version__
 from mcp_workbench.cli.doctor import check_programs, program_version
@@ -20,6 +20,8 @@ from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.gateway.remedies import missing, outside_path
 
 ROOT = Path(__file__).parents[2]
+
+no_self_test = pytest.mark.usefixtures("no_self_test")
 
 
 def doctor(*argv: str, cwd: Path, **variables: str) -> Done:
@@ -52,6 +54,7 @@ def test_json_has_every_line(tmp_path: Path) -> None:
     assert all(set(line) == keys for line in done.data["lines"])
 
 
+@no_self_test
 def test_each_server_that_fails_has_its_remedy(tmp_path: Path) -> None:
     noisy = {
         "command": "sh",
@@ -100,6 +103,7 @@ def test_a_file_that_can_t_be_used_is_named(name: str, code: str, tmp_path: Path
     assert (line["code"], line["place"]) == (f"WB-CONF-{code}", str(tmp_path / name))
 
 
+@no_self_test
 def test_a_server_that_speaks_something_else_is_not_to_be_waited_for(tmp_path: Path) -> None:
     web = "echo Listening on http://localhost:3000; while read line; do :; done"
     write_config(
@@ -113,6 +117,7 @@ def test_a_server_that_speaks_something_else_is_not_to_be_waited_for(tmp_path: P
     assert "connectTimeout" not in line["fix"]
 
 
+@no_self_test
 def test_what_can_not_be_started_says_what_to_write_instead(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
     script = tmp_path / "script"
@@ -141,8 +146,9 @@ def test_what_can_not_be_started_says_what_to_write_instead(tmp_path: Path) -> N
     assert found["line"]["message"] == "command is a whole command line: npx -y @scope/server ."
 
 
+@no_self_test
 def test_one_server_alone(tmp_path: Path) -> None:
-    write_config(tmp_path, toolbox(a=demo_server(), gone={"command": "no-such-command"}))
+    write_config(tmp_path, toolbox(a=entry(), gone={"command": "no-such-command"}))
     for which in ("a", "dev/a"):
         assert doctor(which, cwd=tmp_path).status == 0
     assert doctor("dev", cwd=tmp_path).status == 4
@@ -151,6 +157,7 @@ def test_one_server_alone(tmp_path: Path) -> None:
     assert "no toolbox or server 'dve'\n  Did you mean 'dev'?" in wrong.err
 
 
+@no_self_test
 def test_names_that_hosts_cut_are_told(tmp_path: Path) -> None:
     config = toolbox("a-toolbox-of-a-long-name", **{"and-a-server-of-one": demo_server("workshop")})
     write_config(tmp_path, config | {"toolMode": "dynamic"})
@@ -170,8 +177,9 @@ def test_a_broken_configuration_is_told_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
+@no_self_test
 def test_a_configuration_that_everybody_can_change_is_closed_on_wish(tmp_path: Path) -> None:
-    path = write_config(tmp_path, toolbox(a=demo_server()))
+    path = write_config(tmp_path, toolbox(a=entry()))
     path.chmod(0o646)
     done = doctor(cwd=tmp_path)
     assert (done.status, path.stat().st_mode & 0o777) == (2, 0o646)

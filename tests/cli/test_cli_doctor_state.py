@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import stat
 import subprocess
@@ -21,18 +20,26 @@ from mcp_workbench.cli.doctor_checks import CheckResult, check_state, foreign, o
 if sys.platform == "win32":
     pytest.skip("there are no such files and no such rights here", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("no_self_test")
+
 HOURS_AGO = time.time() - 7200
 NOBODY_S = 999_999_999  # a process beyond what Linux ever counts to
 INTERRUPTED = """
-import resource, signal
+import os, resource, signal, sys
 from mcp_workbench.config.state_home import write_whole
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+for statement in sys.argv[1:]:
+    if not os.fork():
+        exec(statement)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGXFSZ
 """
 
 
 def doctor(*argv: str, cwd: Path, **variables: str) -> Done:
-    """With a home of its own, so that nobody's state is looked at."""
+    """With a home of its own, so that nobody's state is looked at, and without a server."""
+    write_config(cwd, toolbox())
     home = {"HOME": str(cwd / "home"), "MCP_WORKBENCH_HOME": str(cwd / "state")}
     return run_command("doctor", *argv, cwd=cwd, **(home | variables))
 
@@ -45,13 +52,13 @@ def looked(folder: Path, *, fix: bool = False) -> list[CheckResult]:
     return list(check_state(str(folder), fix=fix))
 
 
-def interrupted(statement: str, room: Path) -> Path:
-    """What a process leaves in a room that is killed while it writes a file there."""
-    before = set(room.iterdir())
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED + statement], timeout=40)
-    assert done.returncode == -signal.SIGXFSZ
-    (left,) = set(room.iterdir()) - before
-    return left
+def interrupted(state: Path, *statements: str) -> list[Path]:
+    """What processes leave in the state folder that are killed, each while it writes a file there."""
+    before = set(state.rglob("*"))
+    subprocess.run([sys.executable, "-c", INTERRUPTED, *statements], timeout=40, check=True)
+    left = set(state.rglob("*")) - before
+    assert len(left) == len(statements)
+    return list(left)
 
 
 def older(path: Path) -> Path:
@@ -81,13 +88,14 @@ def left_over(state: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     room = rooms(state)
     record, copy = room["journal"] / "0001.json", room["backups"] / "0001-0"
     key, catalogue = room["catalogues"] / "key", room["catalogues"] / f"{'0f' * 20}.catalogue"
-    files = [
-        interrupted(f"write_whole({str(key)!r}, b'x')", room["catalogues"]),
-        interrupted(f"write_whole({str(catalogue)!r}, b'x')", room["catalogues"]),
-        interrupted(f"write_whole({str(record)!r}, b'x', durable=True)", room["journal"]),
-        interrupted(f"write_whole({str(copy)!r}, b'x', durable=True)", room["backups"]),
-        older(copy),
-    ]
+    files = interrupted(
+        state,
+        f"write_whole({str(key)!r}, b'x')",
+        f"write_whole({str(catalogue)!r}, b'x')",
+        f"write_whole({str(record)!r}, b'x', durable=True)",
+        f"write_whole({str(copy)!r}, b'x', durable=True)",
+    )
+    files.append(older(copy))
     for path in files:
         os.utime(path, (HOURS_AGO, HOURS_AGO))
     return [*files, abandoned_socket(room["daemon"] / f"{'0f' * 8}.sock", monkeypatch)]
@@ -98,7 +106,7 @@ def test_what_is_left_over_in_the_state_folder_goes_on_wish(
 ) -> None:
     state = tmp_path / "state"
     old = left_over(state, monkeypatch)
-    new = interrupted(f"write_whole({str(state / 'catalogues/key')!r}, b'x')", state / "catalogues")
+    [new] = interrupted(state, f"write_whole({str(state / 'catalogues/key')!r}, b'x')")
     state.chmod(0o755)
     told = doctor("--json", cwd=tmp_path)
     assert told.status == 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.kit import command as kit
@@ -36,6 +38,27 @@ def opened(kind: str) -> Generator[int]:
         yield number
     finally:
         os.close(number)
+
+
+class Shown(NamedTuple):
+    """What a command shows where all is taken, and where it has run: the same command may run there again."""
+
+    done: Done
+    folder: Path
+    home: str
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shown]:
+    """Each command runs once, whatever it is compared with."""
+
+    @cache
+    def of(command: str) -> Shown:
+        folder = tmp_path_factory.mktemp("shown")
+        home = str(folder / "state")
+        return Shown(typed(command, folder, MCP_WORKBENCH_HOME=home), folder, home)
+
+    return of
 
 
 def typed(
@@ -87,12 +110,13 @@ def test_a_full_disk_is_told(command: str, unbuffered: str, tmp_path: Path) -> N
     ],
 )
 def test_a_stderr_that_takes_nothing_costs_only_what_it_would_have_shown(
-    command: str, expected: int, kind: str, unbuffered: str, tmp_path: Path
+    command: str, expected: int, kind: str, unbuffered: str, shown: Callable[[str], Shown]
 ) -> None:
-    plain = typed(command, tmp_path)
+    plain, folder, home = shown(command)
 
     with opened(kind) as nobody:
-        mute = typed(command, tmp_path, err=nobody, PYTHONUNBUFFERED=unbuffered)
+        env = {"PYTHONUNBUFFERED": unbuffered, "MCP_WORKBENCH_HOME": home}
+        mute = kit.typed(command.split(), folder, Streams(err=nobody), environ(**env))
 
     assert plain[0] == expected
     assert plain[2], "it has something to say on stderr"

@@ -7,14 +7,28 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from tests.kit.command import TIMEOUT, environ, run_command
+from tests.kit.command import TIMEOUT, Done, environ, run_command
 from tests.kit.config import write_config
 
 
-def test_the_tour_shows_a_real_session(tmp_path: Path) -> None:
-    done = run_command("tour", cwd=tmp_path)
+class Tour(NamedTuple):
+    """One that was taken, and where."""
+
+    done: Done
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
+    folder = tmp_path_factory.mktemp("tour")
+    return Tour(run_command("tour", cwd=folder), folder)
+
+
+def test_the_tour_shows_a_real_session(tour: Tour) -> None:
+    done = tour.done
     assert (done.status, done.err) == (0, "")
     for told in (
         "Use\n   │ `open_toolbox` to connect to a toolbox",
@@ -29,20 +43,19 @@ def test_the_tour_shows_a_real_session(tmp_path: Path) -> None:
         assert told in done.out
     lines = done.out.splitlines()
     assert len(lines) <= 80
-    paths = (str(tmp_path), sys.prefix)  # of whoever runs it, and of any length
+    paths = (str(tour.folder), sys.prefix)  # of whoever runs it, and of any length
     assert [line for line in lines if len(line) > 90 and not any(p in line for p in paths)] == []
 
 
-def test_what_it_says_to_paste_is_right(tmp_path: Path) -> None:
-    done = run_command("tour", cwd=tmp_path)
-    entry = json.loads(done.out[done.out.rindex('{"mcpServers"') :])["mcpServers"]["workbench"]
+def test_what_it_says_to_paste_is_right(tour: Tour) -> None:
+    out = tour.done.out
+    entry = json.loads(out[out.rindex('{"mcpServers"') :])["mcpServers"]["workbench"]
     assert Path(entry["command"]).is_absolute()
-    assert entry["args"][-3:] == ["serve", "--config", str(tmp_path / "workbench-config.json")]
+    assert entry["args"][-3:] == ["serve", "--config", str(tour.folder / "workbench-config.json")]
 
 
-def test_it_ends_with_the_commands_that_come_next(tmp_path: Path) -> None:
-    done = run_command("tour", cwd=tmp_path)
-    end = done.out[done.out.index("With your own servers") :].splitlines()
+def test_it_ends_with_the_commands_that_come_next(tour: Tour, tmp_path: Path) -> None:
+    end = tour.done.out.partition("With your own servers")[2].splitlines()
     steps = [line.split("mcp-workbench ")[1].split("   ")[0] for line in end[1:5]]
     assert steps == ["import", "add time -- uvx mcp-server-time", "check --connect", "install HOST"]
     for command in ("import", "add", "check", "install"):

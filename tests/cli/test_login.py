@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import pytest
 from tests.faults.test_surroundings import meddling
-from tests.kit.authorization_server import browser_variables
 from tests.kit.authorization_server.person import sign_in
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import Done, run_command, typed
@@ -32,6 +31,7 @@ from tests.kit.sign_in_server import (
     Asked,
     Gate,
     SignInServer,
+    browser,
     sign_in_server,
 )
 from tests.kit.terminal import terminal
@@ -49,7 +49,7 @@ class Place:
     def __init__(self, folder: Path, url: str, **auth: Any) -> None:
         self.folder = folder
         self.config = config_file(folder, {"p": {"url": url, "auth": auth}})
-        self.env = {**browser_variables(), "MCP_WORKBENCH_HOME": str(folder / "home")}
+        self.env = {**browser(), "MCP_WORKBENCH_HOME": str(folder / "home")}
 
     def run(self, *words: str, **env: str) -> Done:
         argv = [*words, "--config", str(self.config)]
@@ -299,13 +299,25 @@ def test_a_port_that_is_taken(tmp_path: Path, server: SignInServer) -> None:
 # The clock
 
 
-AHEAD = "import time\nreal = time.time\ntime.time = lambda: real() + {seconds}\n"
+AHEAD = "SECONDS_AHEAD"  # the variable with what is added to the time
+CLOCK = f"""import os, time
+real = time.time
+time.time = lambda: real() + float(os.environ.get('{AHEAD}', 0))
+"""
+
+
+@pytest.fixture(scope="module")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment whose clock is wrong. It is one for all tests: Python is loaded once for each."""
+    return meddling(tmp_path_factory.mktemp("clock"), CLOCK)
 
 
 @pytest.mark.parametrize("minutes", [-60, 60])
-def test_a_clock_that_is_an_hour_off(place: Place, server: SignInServer, minutes: int) -> None:
+def test_a_clock_that_is_an_hour_off(
+    place: Place, server: SignInServer, clock: dict[str, str], minutes: int
+) -> None:
     """It is told, and nothing else goes wrong; nor does it when somebody sets the clock later."""
-    off = meddling(place.folder, AHEAD.format(seconds=60 * minutes))
+    off = {**clock, AHEAD: str(60 * minutes)}
     done = place.login(**off)
 
     assert done.status == 0, done.err

@@ -240,7 +240,7 @@ async def test_a_cancelled_call_does_not_keep_the_process() -> None:
     assert scene.pipe.messages[-1]["params"] == {"requestId": number}
 
 
-async def test_nothing_is_read_of_the_server_while_a_client_is_not_done_with_what_it_wrote() -> None:
+async def test_a_server_is_not_read_while_a_client_is_not_done_with_what_it_wrote() -> None:
     scene = Scene()
     first, second = scene.client(), scene.client()
     scene.process.wait(first.number, waits=True)

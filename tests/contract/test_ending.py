@@ -209,16 +209,16 @@ def test_at_any_moment_of_starting_and_ending(
 def test_a_command_that_starts_servers_at_any_moment(tmp_path: Path, pids: Path, line: str) -> None:
     servers = {f"s{n}": noted(pids, *STUBBORN, "grandchild") for n in range(3)}
     file = config_file(tmp_path, servers)
-    argv = [sys.executable, "-m", "mcp_workbench", *line.split(), "--config", str(file)]
+    argv = [*line.split(), "--config", str(file)]
     chance = random.Random(20260728)
     for _ in range(TIMES):
         before = len(pids_in(pids))
-        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
-            eventually(lambda: len(pids_in(pids)) > before, "a server runs")  # noqa: B023
-            for _ in range(2):
-                time.sleep(chance.uniform(0, 0.1))
-                run.send_signal(signal.SIGINT)
-            _, err = run.communicate(timeout=PATIENCE)
+        run = start(argv, cwd=None, env=os.environ)
+        eventually(lambda: len(pids_in(pids)) > before, "a server runs")  # noqa: B023
+        for _ in range(2):
+            time.sleep(chance.uniform(0, 0.1))
+            run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=PATIENCE)
         assert run.returncode == 130
         assert b"Traceback" not in err
         assert b"rror" not in err
@@ -270,7 +270,7 @@ def test_a_host_that_was_killed_is_followed(
 ) -> None:
     file = config_file(tmp_path, {"a": noted(pids, *flags, "grandchild")})
     argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file)]
-    host = [sys.executable, "-c", HOST, *argv]
+    host = [sys.executable, "-E", "-S", "-c", HOST, *argv]
     with subprocess.Popen(host, stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         ours = int(run.stdout.readline())

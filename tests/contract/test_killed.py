@@ -26,6 +26,8 @@ from tests.kit.results import use_tool
 if sys.platform != "linux":
     pytest.skip("promised on Linux alone, and reads /proc", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 STUBBORN = ("no_eof_exit", "ignore_term")
 # How often the workbench is killed in each way; more often in a long run.
 ROUNDS = int(os.environ.get("WORKBENCH_TEST_ROUNDS", "3"))
@@ -68,6 +70,7 @@ def nothing_left(pid: int, pids: Path) -> Generator[None]:
             os.kill(left, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("real_commands")
 @pytest.mark.parametrize("round", range(ROUNDS))
 @pytest.mark.fault("F5")
 def test_on_a_pipe(tmp_path: Path, pids: Path, round: int) -> None:
@@ -83,6 +86,7 @@ def test_on_a_pipe(tmp_path: Path, pids: Path, round: int) -> None:
             host.ended()
 
 
+@pytest.mark.usefixtures("real_commands")
 @pytest.mark.fault("F5")
 def test_on_a_port(tmp_path: Path, pids: Path) -> None:
     servers = {"fixture": launched(stubborn(pids, "grandchild"))}

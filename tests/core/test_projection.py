@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import jmespath  # pyright: ignore[reportMissingTypeStubs]
@@ -98,24 +99,25 @@ def test_lines_that_are_too_much_work_are_named() -> None:
 
 def turns(text: str, *, select: str = "", lines: str = "", context: int = 0) -> list[int]:
     """The steps of each turn."""
-    taken = [0]
+    taken: list[int] = []
+    budgets: list[tuple[Steps, int]] = []
 
-    class Counted(Steps):
-        def take(self, count: int = 1) -> None:
-            taken[-1] += count
-            super().take(count)
+    def noted(most: int) -> Steps:
+        budgets.append((Steps(most), most))
+        return budgets[-1][0]
+
+    def end_turn() -> None:
+        taken.append(sum(most - steps.left for steps, most in budgets) - sum(taken))
 
     projection = read_projection(select, lines, context)
     assert projection is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mcp_workbench.core.projection.Steps", Counted)
-        work = projection.of(text, text)
-        try:
-            while True:
-                next(work)
-                taken.append(0)
-        except (StopIteration, ProjectionFailed):
-            return taken
+        patch.setattr("mcp_workbench.core.projection.Steps", noted)
+        with suppress(ProjectionFailed):
+            for _ in projection.of(text, text):
+                end_turn()
+    end_turn()
+    return taken
 
 
 LONGEST_STEP = 3000  # of a turn's last step, such as the nodes that one character reaches

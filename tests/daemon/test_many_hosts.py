@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("forked_commands")
 
 HOSTS = 10
 SERVERS = 4  # and one that asks
-CALLS = int(os.environ.get("WORKBENCH_TEST_CALLS", "3000"))
+CALLS = int(os.environ.get("WORKBENCH_TEST_CALLS", "1500"))
 IN_FLIGHT = 8
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,15 @@ def test_skills_are_declared_once_a_server_is_known_to_have_them(tmp_path: Path)
     assert after["extensions"][SKILLS] == {"directoryRead": True}
 
 
+@pytest.fixture(scope="module")
+def knows_old(tmp_path_factory: pytest.TempPathFactory, forked_commands: None) -> Iterator[Host]:
+    """A host whose legacy server is connected."""
+    with PipeHost(bench(tmp_path_factory.mktemp("old")), modern=True) as pipe:
+        host = Host(pipe, LOADS_SKILLS)
+        call_all(host, "old")
+        yield host
+
+
 @pytest.mark.parametrize(
     "uri",
     [
@@ -110,11 +120,8 @@ def test_skills_are_declared_once_a_server_is_known_to_have_them(tmp_path: Path)
         "skill://none/one/pdf-forms/SKILL.md",
     ],
 )
-def test_an_address_that_names_no_skill_is_refused(tmp_path: Path, uri: str) -> None:
-    with PipeHost(bench(tmp_path), modern=True) as pipe:
-        host = Host(pipe, LOADS_SKILLS)
-        call_all(host, "old")
-        refused = host.request("skills/get", {"uri": uri})
+def test_an_address_that_names_no_skill_is_refused(knows_old: Host, uri: str) -> None:
+    refused = knows_old.request("skills/get", {"uri": uri})
 
     assert refused["error"]["code"] == -32602
 

@@ -96,17 +96,17 @@ def test_a_hundred_megabytes_of_complaints_stall_nothing(tmp_path: Path) -> None
 @pytest.mark.fault("F10")
 @pytest.mark.usefixtures("real_commands")
 def test_a_line_beyond_the_cap_ends_the_call_and_is_not_kept(tmp_path: Path) -> None:
-    limits = {"messageBytes": 16 << 20}
+    limits = {"messageBytes": 8 << 20}
     with faulty(tmp_path, {"bad": entry("floods")}, lag=LAG, limits=limits) as host:
         host.use("bad", "echo")
         pid = host.process.pid
-        for tool in ("nonewline", "big"):
+        for tool, arguments in (("nonewline", {"megabytes": 64}), ("big", {"n": 20 << 20})):
             before = megabytes(pid)
             forget_peak(pid)
-            text = failure(host.use("bad", tool, {"n": 40 << 20}), "too_large")
+            text = failure(host.use("bad", tool, arguments), "too_large")
 
-            assert "16777216 bytes (limits.messageBytes)" in text
-            assert megabytes(pid, "VmHWM") - before < 64
+            assert "8388608 bytes (limits.messageBytes)" in text
+            assert megabytes(pid, "VmHWM") - before < 32
             assert json_text(host.use("bad", "echo"))["name"] == "echo"
 
 
@@ -116,7 +116,7 @@ async def test_a_call_right_after_a_line_beyond_the_cap_is_not_told_its_fault() 
     async with asyncio.timeout(PATIENCE), Workbench(limited) as bench:
         for _ in range(3):
             with pytest.raises(CallFailed, match=r"limits\.messageBytes"):
-                await bench.use_tool(tool("bad", "nonewline"))
+                await bench.use_tool(tool("bad", "nonewline"), {"megabytes": 4})
             assert json_text(await bench.use_tool(tool("bad", "echo")))["name"] == "echo"
 
 
@@ -128,7 +128,7 @@ def test_a_call_that_never_left_is_made_on_the_next_connection(tmp_path: Path) -
         host.use("bad", "echo")
         for gate in (tmp_path / "one", tmp_path / "two"):
             os.mkfifo(gate)
-            large = host.begin_use("bad", "nonewline", {"gate": str(gate)})
+            large = host.begin_use("bad", "nonewline", {"gate": str(gate), "megabytes": 4})
             stuck = host.begin_use("bad", "echo", {"text": "x" * (MEGABYTE // 2)})
             queued = host.begin_use("bad", "echo", {"text": "queued"})
             host.result("ping")  # those before it were taken
@@ -288,21 +288,21 @@ def test_floods_of_notices_hold_nobody_and_cause_no_storm(tmp_path: Path) -> Non
         before = megabytes(pid)
         listed = json_text(host.use("bad", "stats"))["lists"]
         assert json_text(host.use("bad", "flood", {"n": 20_000})) == 20_000
-        assert json_text(host.use("bad", "list_changed", {"n": 2_000})) == 2_000
+        assert json_text(host.use("bad", "list_changed", {"n": 1_000})) == 1_000
         while (
             json_text(host.use("bad", "stats"))["lists"] < listed + 3
         ):  # it is read again meanwhile
             host.use("bad", "announce")
-        done = host.use("bad", "progress", {"n": 5_000}, _meta={"progressToken": "p"})
+        done = host.use("bad", "progress", {"n": 2_000}, _meta={"progressToken": "p"})
 
         told = [
             m["params"]["progress"]
             for m in host.others
             if m.get("method") == "notifications/progress"
         ]
-        assert json_text(done) == 5_000
+        assert json_text(done) == 2_000
         assert told == sorted(set(told)), "in order, none twice"
-        assert len(told) == 5_000, "nobody was slow, so none was dropped"
+        assert len(told) == 2_000, "nobody was slow, so none was dropped"
         lists = json_text(host.use("bad", "stats"))["lists"] - listed
         seconds = time.monotonic() - since
         assert lists <= 1 + seconds / REFRESH_PAUSE, "one for each pause"

@@ -13,7 +13,9 @@ from tests.kit.config import entry, url_entry
 from tests.kit.results import CODE
 from tests.kit.servers.bad_http import MODES, bad_http_in_a_thread
 
-CALLS = 10
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
+CALLS = 10  # at once: those that wait behind the first that fails must be answered, too
 DEADLINE = 1.0  # seconds, for the start as for the call
 # Seconds; a quarter of one is what the row grants on a machine that has time. With five programs that
 # want each of two cores, the slowest of a thousand calls took three.
@@ -69,7 +71,7 @@ ACTS: dict[str, tuple[str, Any]] = {
     "deep": ("deep", {"n": 100_000}),
     "big": ("big", {"n": 1 << 20}),
     "too_big": ("big", {"n": 9 << 20}),
-    "endless": ("nonewline", {}),
+    "endless": ("nonewline", {"megabytes": 16}),
     "mute": ("close_stdout", {}),
     "flood": ("flood", {"n": 500}),
     "changes": ("list_changed", {"n": 100}),

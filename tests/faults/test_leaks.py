@@ -27,7 +27,7 @@ WORK = 11  # calls after which the end of a server is no failure to start
 
 @pytest.mark.fault("F6")
 def test_restarts_leave_no_process_no_zombie_and_no_descriptor(tmp_path: Path) -> None:
-    restarts(tmp_path, times=15)
+    restarts(tmp_path, times=10)
 
 
 def restarts(folder: Path, *, times: int) -> None:
@@ -62,7 +62,7 @@ def restarts(folder: Path, *, times: int) -> None:
 async def test_servers_end_in_any_order_and_leave_no_task(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await disorder(tmp_path, rounds=3, caplog=caplog)
+    await disorder(tmp_path, rounds=2, caplog=caplog)
 
 
 async def disorder(folder: Path, *, rounds: int, caplog: pytest.LogCaptureFixture) -> None:
@@ -141,7 +141,7 @@ async def growth(
     folder: Path, *, sessions: int, calls: int, most: float, limit: float = 50
 ) -> None:
     """Memory after so many legacy sessions and modern calls, against as many before it."""
-    async with served(folder, {"a": entry()}, limit=limit) as road:
+    async with served(folder, {"a": entry()}, limit=limit, counted=True) as road:
         port = road.port
 
         async def live() -> None:

@@ -119,7 +119,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
     asked: set[str] = set()
     for file in SOURCE.rglob("*.py"):
         text = file.read_text()
-        if not any(f".{name}" in text for _, name in OF_THE_DAY):
+        if not any(f"{of}.{name}" in text for of, name in OF_THE_DAY):
             continue
         for node in ast.walk(ast.parse(text)):
             if (

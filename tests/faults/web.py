@@ -18,7 +18,8 @@ from tests.kit.http_host import Peer, Port
 from tests.kit.results import Message, use_tool
 
 # Loaded by Python itself before anything of ours. A process with an open port is closed to its own
-# user, so it counts its descriptors itself: whoever opens the FIFO reads how many there are.
+# user, so it counts its descriptors itself: whoever opens the FIFO reads how many there are. A thread
+# does not survive a fork: only a command of its own (`real_commands`) can be counted.
 COUNTER = """
 import os, threading
 def count():
@@ -44,7 +45,7 @@ def counting(folder: Path) -> dict[str, str]:
 class Served:
     """A running `serve --http` and its port."""
 
-    def __init__(self, command: HttpCommand, counter: Path) -> None:
+    def __init__(self, command: HttpCommand, counter: Path | None) -> None:
         self.command = command
         self.process = command.process
         self.pid = command.process.pid
@@ -52,7 +53,8 @@ class Served:
         self._counter = counter
 
     def descriptors(self) -> int:
-        """How many it has open."""
+        """How many it has open, where it was started with `counted`."""
+        assert self._counter is not None
         number = ""
         while not number:  # it may just have been told to nobody: the last who asked had gone
             with self._counter.open() as counted:
@@ -67,6 +69,7 @@ async def served(
     lag: float = PATIENCE,
     limit: float = 2.5 * PATIENCE,
     options: tuple[str, ...] = (),
+    counted: bool = False,
     **more: Any,
 ) -> AsyncGenerator[Served]:
     """The real command on a port, with a toolbox of each of these servers, and a healthy one beside.
@@ -77,9 +80,10 @@ async def served(
     whole = {f"box{n}": {"mcpServers": servers} for n, servers in enumerate(boxes)}
     whole["dev"] = {"mcpServers": {OTHER: entry()}}
     file = write_config(folder, {"toolboxes": whole, **more})
-    env = counting(folder)
+    # Not for all: a command with a PYTHONPATH of its own cannot be a fork of one that others use.
+    env = counting(folder) if counted else {}
     with serving(file, "0", env, *options) as command:
-        opened = Served(command, Path(env["COUNTER"]))
+        opened = Served(command, Path(env["COUNTER"]) if counted else None)
         draining = command.drain()
         try:
             async with asyncio.timeout(limit), others(opened.port, lag):

@@ -2,7 +2,7 @@
 
     python -m tests.fidelity.recorded NAME legacy|modern      on its stdin and stdout
 
-`Web` is the same over HTTP, in the test's own process. What is asked for says how it is written:
+`recorded_web.py` is the same over HTTP, in the test's own process. What is asked for says how it is written:
 `case/place/form`, as a tool's argument `case`, a prompt's name or the end of a resource's URI.
 """
 
@@ -11,10 +11,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from tests.fidelity.corpus import levels, read, results
@@ -154,62 +150,6 @@ def serve_pipe(recorded: Recorded) -> None:
             sys.stdout.buffer.write(progress(message))
             sys.stdout.buffer.write(recorded.answer(message).frame(message["id"]) + b"\n")
             sys.stdout.buffer.flush()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    recorded: Recorded
-
-    def do_POST(self) -> None:
-        message: Message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if "id" not in message or "method" not in message:
-            self._say(202, "", b"")
-            return
-        answer = self.recorded.answer(message)
-        frame = answer.frame(message["id"])
-        if not answer.events:
-            self._say(200, "application/json", frame)
-            return
-        lines = re.split(rb"\r\n|\r|\n", frame)
-        event = b": odd\n\n" + b"".join(b"data: %b\n" % line for line in lines) + b"\n"
-        self._say(200, "text/event-stream", event)
-
-    def do_GET(self) -> None:
-        self._say(405, "", b"")
-
-    do_DELETE = do_GET  # noqa: N815 - the library's word
-
-    def _say(self, status: int, kind: str, body: bytes) -> None:
-        self.send_response_only(status)
-        if kind:
-            self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-
-@contextmanager
-def serving_web(recorded: Recorded) -> Generator[str]:
-    """The same server over HTTP, for the length of the block; its URL."""
-    handler = type("Handler", (_Handler,), {"recorded": recorded})
-    with _Server(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 if __name__ == "__main__":

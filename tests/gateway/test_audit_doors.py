@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("forked_commands")
 OF_EACH = 250
 AT_ONCE = 25
 ERROR = '{"code": -1, "message": "no"}'
-FEW = 3  # of each outcome, where a command is started for every call
+FEW = 2  # of each outcome, where a command is started for every call
 
 
 @pytest.fixture

@@ -12,9 +12,12 @@ import pytest
 from mcp_workbench.config import jsonc
 from tests.hosts.samples import demo, tree
 from tests.kit.command import Person, newcomer, serving
-from tests.kit.config import config_file, entry
+from tests.kit.config import argv, config_file, entry
+
+pytestmark = pytest.mark.usefixtures("forked_commands")
 
 DEMO = (sys.executable, "-P", "-m", "mcp_workbench.demo", "basics")
+LEAN = argv()  # starts in a third of the time
 SECRET = "sk-value-that-nobody-may-see"
 
 
@@ -25,6 +28,10 @@ def person(tmp_path: Path) -> Person:
 
 def own_config(person: Person) -> Path:
     return person.home / ".config" / "mcp-workbench" / "config.json"
+
+
+def lean() -> dict[str, Any]:
+    return {"command": LEAN[0], "args": list(LEAN[1:])}
 
 
 def servers(file: Path, toolbox: str = "default") -> dict[str, Any]:
@@ -124,7 +131,7 @@ def test_secrets_become_variables_and_the_check_has_their_values(
 def test_secrets_of_a_command_become_variables(person: Person) -> None:
     more = ("--env", f"API_KEY={SECRET}", "-e", "PLAIN=1", "-e", "HERE")
 
-    done = person.types("add", "basics", *more, "--yes", "--", *DEMO, HERE="x")
+    done = person.types("add", "basics", *more, "--yes", "--", *LEAN, HERE="x")
 
     assert done.status == 0, done.err
     assert servers(own_config(person))["basics"]["env"] == {
@@ -135,24 +142,24 @@ def test_secrets_of_a_command_become_variables(person: Person) -> None:
     assert "env.API_KEY is a literal secret, so ${API_KEY} stands there instead" in done.out
     assert "  export API_KEY=…" in done.err
     assert SECRET not in done.out + done.err + own_config(person).read_text()
-    again = person.types("add", "basics", *more, "--yes", "--", *DEMO, HERE="x")
+    again = person.types("add", "basics", *more, "--yes", "--", *LEAN, HERE="x")
     assert (again.status, "basics: there already" in again.out) == (0, True)
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        (["it"], json.dumps(demo())),
-        ([], json.dumps({"name": "it", **demo()})),
-        ([], json.dumps({"mcpServers": {"it": demo()}})),
-        ([], json.dumps({"it": demo()})),
-        (["it"], json.dumps({"other": demo()})),
+        (["it"], json.dumps(lean())),
+        ([], json.dumps({"name": "it", **lean()})),
+        ([], json.dumps({"mcpServers": {"it": lean()}})),
+        ([], json.dumps({"it": lean()})),
+        (["it"], json.dumps({"other": lean()})),
     ],
 )
 def test_json_in_every_form_that_hosts_use(person: Person, name: list[str], text: str) -> None:
     done = person.types("add", *name, "--json", text, "--yes")
 
-    assert (done.status, servers(own_config(person))) == (0, {"it": demo()}), done.err
+    assert (done.status, servers(own_config(person))) == (0, {"it": lean()}), done.err
 
 
 def test_json_of_our_own_keeps_every_key(person: Person) -> None:
@@ -169,15 +176,15 @@ def test_the_file_of_the_folder_is_used_and_its_comments_stay(person: Person) ->
     text = '{\n  // mine\n  "toolboxes": {\n    "dev": {"mcpServers": {}},  // empty\n  },\n}\n'
     person.config.write_text(text)
 
-    assert person.types("add", "basics", "--yes", "--", *DEMO).status == 0
+    assert person.types("add", "basics", "--yes", "--", *LEAN).status == 0
 
     assert not own_config(person).exists()
-    assert servers(person.config, "dev") == {"basics": demo()}
+    assert servers(person.config, "dev") == {"basics": lean()}
     assert "// mine" in person.config.read_text()
     assert "// empty" in person.config.read_text()
-    person.types("add", "two", "--toolbox", "home", "--yes", "--", *DEMO)
-    assert servers(person.config, "home") == {"two": demo()}
-    several = person.types("add", "three", "--yes", "--", *DEMO)
+    person.types("add", "two", "--toolbox", "home", "--yes", "--", *LEAN)
+    assert servers(person.config, "home") == {"two": lean()}
+    several = person.types("add", "three", "--yes", "--", *LEAN)
     assert (several.status, "fix: name one: --toolbox dev|home" in several.err) == (2, True)
     person.types("undo", "--all")
     assert person.config.read_text() == text

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.samples import FILES, SECRETS, demo, write_home
+from tests.hosts.samples import FILES, SECRETS, demo, tree, write_home
 from tests.kit.command import Person, newcomer
+from tests.kit.config import program_entry
+from tests.kit.servers import FIXTURE
 
 CURSOR = FILES["cursor"][0]
 A_TOKEN = "token-that-nobody-may-see"
@@ -31,10 +33,20 @@ def served(person: Person) -> Person:
     return person
 
 
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """One after the import, whose commands are wrong, so that nothing is changed: one for all such tests."""
+    person = newcomer(tmp_path_factory.mktemp("mistaken"))
+    write_home(person.home, person.folder, ("claude-code", "cursor", "codex"))
+    assert person.types("import", "--yes").status == 0
+    return person
+
+
 @pytest.fixture
 def reachable(person: Person) -> Person:
     """The same one, with servers in Cursor that can be started here."""
-    servers = {"basics": demo(), "workshop": demo("workshop") | {"env": {"A_TOKEN": A_TOKEN}}}
+    basics, workshop = (program_entry(FIXTURE, f"says={n}") for n in ("basics", "workshop"))
+    servers = {"basics": basics, "workshop": workshop | {"env": {"A_TOKEN": A_TOKEN}}}
     (person.home / CURSOR).write_text(json.dumps({"mcpServers": servers}, indent=2))
     assert person.types("import", "--yes").status == 0
     return person
@@ -307,9 +319,12 @@ def test_changes_are_taken_back_in_any_order(reachable: Person) -> None:
         (["install", "cursor", "--toolbox", "x"], "error: Toolbox 'x' not found", ""),
     ],
 )
-def test_wrong_usage_is_told(served: Person, argv: list[str], text: str, code: str) -> None:
-    done = served.types(*argv)
+def test_wrong_usage_is_told(mistaken: Person, argv: list[str], text: str, code: str) -> None:
+    before = tree(mistaken.home), mistaken.config.read_bytes()
 
+    done = mistaken.types(*argv)
+
+    assert (tree(mistaken.home), mistaken.config.read_bytes()) == before
     assert done.status == 2
     assert done.err.startswith(text)
     assert f"WB-HOST-{code}" in done.err or not code

@@ -13,15 +13,19 @@ from mcp_workbench import __version__
 from mcp_workbench.hosts.table import HOSTS
 from tests.hosts.samples import FILES, demo, tree, write_home
 from tests.kit.command import Done, Person, newcomer
+from tests.kit.config import entry as lean_server
+
+pytestmark = pytest.mark.usefixtures("no_self_test")
 
 CURSOR, CODEX, DESKTOP = (FILES[host][0] for host in ("cursor", "codex", "claude-desktop"))
+OFF = {**demo(), "disabled": True}  # few tests need one that `doctor` starts
 
 
 @pytest.fixture
 def person(tmp_path: Path) -> Person:
-    """Somebody whose only server is ours, so that all is well but for what a test does."""
+    """Somebody whose only server is switched off, so that all is well but for what a test does."""
     person = newcomer(tmp_path)
-    write_config(person.config, {"basics": demo()})
+    write_config(person.config, {"basics": OFF})
     return person
 
 
@@ -73,6 +77,7 @@ def told(person: Person, subject: str = "cursor", *argv: str) -> dict[str, Any]:
 
 
 def test_what_install_wrote_is_well_in_every_host(person: Person) -> None:
+    write_config(person.config, {"basics": demo()})
     write_home(person.home, person.folder)
     assert person.types("install", "--all", "--yes").status == 0
     before = tree(person.home)
@@ -155,7 +160,8 @@ def test_a_command_that_is_gone_is_renewed_on_wish_and_undone_again(person: Pers
 def test_a_configuration_that_is_gone_is_exchanged_for_this_one(person: Person) -> None:
     lost = str(person.folder / "moved" / "workbench-config.json")
     file = cursor(
-        person, entry(person, sys.executable, "-P", "-m", "mcp_workbench", "serve", "--config", lost)
+        person,
+        entry(person, sys.executable, "-P", "-m", "mcp_workbench", "serve", "--config", lost),
     )
 
     line = told(person)
@@ -192,7 +198,7 @@ def test_a_broken_configuration_keeps_nobody_from_looking_at_hosts(person: Perso
 
 def test_what_may_be_meant_is_a_doubt_that_fix_leaves_alone(person: Person, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
-    write_config(other, {"basics": demo()})
+    write_config(other, {"basics": OFF})
     older = program(tmp_path / "older", "echo mcp-workbench 0.0.7")
     config = ("serve", "--config", str(person.config))
     module = (sys.executable, "-P", "-m", "mcp_workbench")
@@ -280,10 +286,11 @@ def test_an_entry_that_runs_files_of_the_folder_it_is_started_in_is_a_doubt(pers
         assert told(person)["state"] == "good"
 
 
-def test_variables_that_servers_need_must_reach_us(person: Person) -> None:
-    needs = demo() | {"env": {"A": "${NEEDED}", "B": "${HAS_A_DEFAULT:-x}", "C": "${HOME}"}}
-    write_config(person.config, {"basics": needs})
-    command = {"command": sys.executable, "args": entry(person)["args"]}
+def test_variables_that_servers_need_must_reach_us(person: Person, tmp_path: Path) -> None:
+    env = {"A": "${NEEDED}", "B": "${HAS_A_DEFAULT:-x}", "C": "${HOME}"}
+    write_config(person.config, {"basics": lean_server(env=env)})
+    ours = program(tmp_path / "bin", f"echo mcp-workbench {__version__}")
+    command = entry(person, ours, "serve", "--config", str(person.config))
     write(person.home / DESKTOP, {"mcpServers": {"workbench": command}})
     cursor(person, command)
 
@@ -330,6 +337,7 @@ def test_a_port_of_ours_is_left_to_answer_for_itself(person: Person) -> None:
 
 
 def test_with_a_server_named_no_host_is_looked_at(person: Person) -> None:
+    write_config(person.config, {"basics": lean_server()})
     write(person.home / CURSOR, "{")
 
     assert person.types("doctor", "dev/basics").status == 0

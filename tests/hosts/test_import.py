@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from mcp_workbench.cli.servers import READ_WAIT
 from tests.hosts.samples import FILES
 from tests.kit.clock import PATIENCE, takes_at_most
-from tests.kit.command import READS, Done, Person, newcomer
+from tests.kit.command import READS, Done, Person, environ, newcomer
 from tests.kit.config import argv
+from tests.kit.forked import READ_AT_START
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
 from tests.kit.results import text
+from tests.kit.shared import SHORT
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -84,9 +86,31 @@ def person(tmp_path: Path) -> Person:
 @pytest.fixture
 def collector(person: Person, tmp_path: Path) -> Person:
     """Somebody with eighteen servers and more in three hosts."""
-    for host, names in SERVERS.items():
-        has(person, host, {name: server(tmp_path, name) for name in names})
+    collect(person, tmp_path)
     return person
+
+
+def collect(person: Person, folder: Path) -> None:
+    for host, names in SERVERS.items():
+        has(person, host, {name: server(folder, name) for name in names})
+
+
+class Imported(NamedTuple):
+    """Such a person after an import that has read all servers, which noted their processes in `started`."""
+
+    person: Person
+    done: Done
+    started: Path
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    """For tests that change nothing in the configuration: eighteen servers are started once."""
+    folder = tmp_path_factory.mktemp("imported")
+    person, started = newcomer(folder), folder / "started"
+    collect(person, folder)
+    done = person.types("import", "--yes", **READS, PIDFILE=str(started))
+    return Imported(person, done, started)
 
 
 def boxes(person: Person) -> dict[str, Any]:
@@ -97,60 +121,60 @@ def names_in(person: Person) -> dict[str, set[str]]:
     return {name: set(box["mcpServers"]) for name, box in boxes(person).items()}
 
 
-def opened(person: Person, toolbox: str) -> int:
-    """How many characters it costs to open a toolbox."""
+def opened(person: Person, *toolboxes: str) -> list[int]:
+    """How many characters it costs to open each toolbox."""
     with PipeHost(person.config, env=person.environ()) as host:
         host.initialize()
-        result = host.result(
-            "tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": toolbox}}
-        )
-    return sum(len(block["text"]) for block in result["content"])
+        results = [
+            host.result("tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": name}})
+            for name in toolboxes
+        ]
+    return [sum(len(block["text"]) for block in result["content"]) for result in results]
 
 
 # Toolboxes
 
 
-def test_many_servers_become_toolboxes_by_what_they_are_for(collector: Person) -> None:
+def test_many_servers_become_toolboxes_by_what_they_are_for(imported: Imported) -> None:
     assert len(NAMES) >= 18
 
-    done = collector.types("import", "--yes", **READS)
+    person, done, _ = imported
 
     assert done.status == 0, done.err
-    assert names_in(collector) == PURPOSES
+    assert names_in(person) == PURPOSES
     assert f"{len(NAMES)} new servers for 8 toolboxes in workbench-config.json" in done.out
-    for box in boxes(collector).values():
+    for box in boxes(person).values():
         assert box["detail"] == "signature"
         assert 0 < len(box["description"]) <= 160
 
 
 def test_opening_one_costs_a_small_part_of_what_one_toolbox_cost(
-    collector: Person, tmp_path: Path
+    imported: Imported, tmp_path: Path
 ) -> None:
-    collector.types("import", "--yes", **READS)
     every = {name: server(tmp_path, name) for name in NAMES}
-    whole = collector._replace(folder=tmp_path)
+    whole = imported.person._replace(folder=tmp_path)
     whole.config.write_text(json.dumps({"toolboxes": {"one": {"mcpServers": every}}}))
     whole.config.chmod(0o600)
 
-    largest = max(opened(collector, name) for name in PURPOSES)
+    largest = max(opened(imported.person, *PURPOSES))
 
-    assert opened(whole, "one") > 200_000
+    assert opened(whole, "one")[0] > 200_000
     assert largest < 10_000
 
 
 def test_a_description_has_the_servers_own_words_and_nothing_a_terminal_would_obey(
-    collector: Person,
+    imported: Imported,
 ) -> None:
-    done = collector.types("import", "--yes", **READS)
+    person, done, _ = imported
 
-    written = {name: box["description"] for name, box in boxes(collector).items()}
+    written = {name: box["description"] for name, box in boxes(person).items()}
     assert written["web"] == (
         "Web pages, browsers and search: playwright (Drives a real browser), "
         "brave-search (fixture), fetch (fixture)"
     )
     assert "postgres (Never guess)" in written["data"]  # the line above it is its name
     assert "gmail (Reads and sends mail" in written["work"]
-    assert "\x1b" not in collector.config.read_text() + done.out + done.err
+    assert "\x1b" not in person.config.read_text() + done.out + done.err
     assert written["web"] in done.err
 
 
@@ -227,15 +251,12 @@ def test_a_file_without_toolboxes_keeps_its_form(collector: Person) -> None:
 # The first search
 
 
-def test_the_first_search_finds_a_tool_and_starts_nothing(
-    collector: Person, tmp_path: Path
-) -> None:
-    started = tmp_path / "started"
-    collector.types("import", "--yes", **READS, PIDFILE=str(started))
+def test_the_first_search_finds_a_tool_and_starts_nothing(imported: Imported) -> None:
+    person, _, started = imported
     read = len(pids_in(started))
 
-    env = collector.environ(PIDFILE=str(started), MCP_WORKBENCH_HOME="")
-    with PipeHost(collector.config, env=env, cwd=collector.folder) as host:
+    env = person.environ(PIDFILE=str(started), MCP_WORKBENCH_HOME="")
+    with PipeHost(person.config, env=env, cwd=person.folder) as host:
         greeting = host.initialize()["instructions"]
         query = {"query": "send a message on slack"}
         result = host.result("tools/call", {"name": "search_tools", "arguments": query})
@@ -252,7 +273,9 @@ def test_a_server_that_never_answers_is_written_and_named_in_time(
     person: Person, tmp_path: Path
 ) -> None:
     has(person, "cursor", {"good": server(tmp_path, "good"), "mute": server(tmp_path, "m", "hang")})
-    short = {"PYTEST_VERSION": "x", "MCP_WORKBENCH_TEST_DEADLINES": "0.05"}
+    # As commands of other tests have it: they are forks of the same process.
+    short = {k: v for k, v in environ(**SHORT).items() if k.startswith(READ_AT_START)}
+    seconds = READ_WAIT * float(SHORT["MCP_WORKBENCH_TEST_DEADLINES"])
 
     with takes_at_most(PATIENCE):
         done = person.types("import", "--yes", **READS, **short)
@@ -260,7 +283,7 @@ def test_a_server_that_never_answers_is_written_and_named_in_time(
     assert done.status == 0
     assert names_in(person) == {"default": {"good", "mute"}}
     assert "reading the tools of 2 servers, for at most " in done.err
-    assert f"default/mute: not read: it has not answered within {READ_WAIT * 0.05:g} s" in done.err
+    assert f"default/mute: not read: it has not answered within {seconds:g} s" in done.err
     assert "mcp-workbench doctor default/mute" in done.err
     assert "✔ default: 2 servers, 12 tools" in done.err
 

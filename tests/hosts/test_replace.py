@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,29 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, Std
 from mcp_workbench.hosts.files import HostFile, Machine
 from mcp_workbench.hosts.replacement import OwnServers, judge
 from mcp_workbench.hosts.table import HOSTS
-from tests.hosts.samples import demo, demo_json
 from tests.kit.command import Done, Person, newcomer
+from tests.kit.config import argv
+
+
+def server(name: str) -> dict[str, Any]:
+    """The entry of a server that can be started; each name is another one."""
+    command, *args = argv(f"says={name}")
+    return {"command": command, "args": args}
+
 
 TOKEN = "made-up-token-of-ada"
 OTHER = "made-up-token-of-somebody-else"
 SET = {"WORKSHOP_TOKEN": TOKEN}
+BASICS, WORKSHOP = server("basics"), server("workshop")
 TEXT = f"""{{
   // servers of mine
   "mcpServers": {{
     // the first one
-    "basics": {demo_json()}, // fine
+    "basics": {json.dumps(BASICS)}, // fine
     "gone": {{"command": "no-such-program-anywhere"}},
     "workshop": {{
-      "command": {json.dumps(sys.executable)},
-      "args": ["-P", "-m", "mcp_workbench.demo", "workshop"],
+      "command": {json.dumps(WORKSHOP["command"])},
+      "args": {json.dumps(WORKSHOP["args"])},
       // my own account
       "env": {{"WORKSHOP_TOKEN": "{TOKEN}"}}
     }}
@@ -41,8 +48,8 @@ model = "o5"
 
 # the first one
 [mcp_servers.basics]  # fine
-command = {json.dumps(sys.executable)}
-args = ["-P", "-m", "mcp_workbench.demo", "basics"] # no more
+command = {json.dumps(BASICS["command"])}
+args = {json.dumps(BASICS["args"])} # no more
 
 [mcp_servers.gone]
 command = "no-such-program-anywhere"
@@ -127,7 +134,7 @@ def test_an_entry_with_another_account_than_ours_stays(
 def test_of_two_accounts_each_is_compared_with_its_own(ada: Person) -> None:
     """The second account alone is in the file, so its variable would be called like that of the first."""
     two = {
-        name: demo("workshop") | {"env": {"API_KEY": key}}
+        name: WORKSHOP | {"env": {"API_KEY": key}}
         for name, key in (("home", TOKEN), ("work", OTHER))
     }
     source = json.dumps({"mcpServers": two})
@@ -147,7 +154,7 @@ def test_what_is_not_ours_stays_and_is_named(ada: Person) -> None:
     text = json.dumps(
         {
             "mcpServers": {
-                "basics": demo(),
+                "basics": BASICS,
                 "new": {"command": "unheard-of"},
                 "helped": {"url": "https://example.com/mcp", "headersHelper": "x"},
             }

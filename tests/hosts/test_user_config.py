@@ -14,6 +14,8 @@ from tests.hosts.samples import FILES, demo
 from tests.kit.command import Person, newcomer
 from tests.kit.results import INITIALIZE
 
+pytestmark = pytest.mark.usefixtures("forked_commands", "no_self_test")
+
 NOTICE = f"{DEMO_NOTICE}\n"
 
 

@@ -12,9 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAD = """
-import os, tempfile
+import os, sys, tempfile
 from pathlib import Path
 import pytest
+
+STDERR = sys.stderr  # as a function keeps it whose parameter has it as its default
 
 def note(word):
     with Path(os.environ["NOTES"]).open("a") as file:
@@ -30,11 +32,12 @@ MANY = """
 @pytest.mark.parametrize("n", range(20))
 def test_many(n, scene, tmp_path):
     assert scene == os.getpid()
+    print(f"written in {n}", file=STDERR)
     note(f"{n} {tmp_path} {os.environ['MCP_WORKBENCH_HOME']}")
 """
 FAILS = """
-def test_fails(capfd):
-    print("printed before it failed")
+def test_fails():
+    print("printed before it failed", file=STDERR)
     assert [1] == [2]
 
 def test_is_skipped():
@@ -72,6 +75,8 @@ def test_workers_run_each_test_once_and_report_all_of_them(tmp_path: Path) -> No
     assert status == 1
     assert "1 failed, 20 passed, 1 skipped" in printed
     assert "assert [1] == [2]" in printed
+    assert "printed before it failed" in printed
+    assert "written in" not in printed
     assert "a reason" in printed
     numbered = [note.split() for note in notes if note[:1].isdigit()]
     assert sorted(int(number) for number, *_ in numbered) == list(range(20))

@@ -30,8 +30,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from tests.kit.fork_children import READS_SECRETS, fork_children, read_secrets
+
 WORKBENCH = "workbench"  # the name of our own program
 DAEMON = "daemon"  # and of the one that stays in the background
+WITHOUT_SELF_TEST = "workbench-without-self-test"
 BYTES = 1 << 16  # read at once
 
 
@@ -191,16 +194,31 @@ def load_everything() -> None:
 
 def workbench() -> None:
     """What `python -m mcp_workbench` does."""
+    fork_children(leave_after, sys.orig_argv[-1])
     sys.path[0] = str(Path.cwd())
     runpy.run_module("mcp_workbench", run_name="__main__", alter_sys=True)
+
+
+def without_self_test() -> None:
+    """The same, but `doctor` does not start the demo twice: that is most of its time."""
+    doctor: Any = importlib.import_module("mcp_workbench.cli.doctor")
+    doctor.self_test = lambda: ()
+    workbench()
 
 
 def daemon() -> None:
     """What `python -m mcp_workbench.daemon` does, in a session of its own as whoever starts it gives it."""
     os.setsid()
+    fork_children(leave_after, sys.orig_argv[-1])
     runpy.run_module("mcp_workbench.daemon", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
     load_everything()
-    leave_after(serve(sys.argv[1], {WORKBENCH: workbench, DAEMON: daemon}))
+    programs = {
+        WORKBENCH: workbench,
+        WITHOUT_SELF_TEST: without_self_test,
+        DAEMON: daemon,
+        READS_SECRETS: read_secrets,
+    }
+    leave_after(serve(sys.argv[1], programs))

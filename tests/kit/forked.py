@@ -23,7 +23,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kit.fork_server import DAEMON, WORKBENCH
+from tests.kit.fork_server import DAEMON, WITHOUT_SELF_TEST, WORKBENCH
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "mcp_workbench")
@@ -32,6 +32,7 @@ RUN = "MCP_WORKBENCH_TESTS_RUN"  # the variable with the folder of a run
 PIPE = "lasts"  # in it
 TIMEOUT = 60  # seconds, on a busy machine
 READ_AT_START = ("PYTHON", "PYTEST_VERSION", "MCP_WORKBENCH_TEST_", "LC_", "LANG")
+READ_LATER = "PYTHON_KEYRING_BACKEND"
 
 
 class Streams(NamedTuple):
@@ -64,9 +65,10 @@ def run(
 
 
 class Use:
-    """Whether commands that stay are forks, too: `everywhere` says so."""
+    """Whether commands that stay are forks, too: `everywhere` says so; and what commands that end are forks of."""
 
     forks = False
+    program = WORKBENCH
 
 
 @contextmanager
@@ -90,6 +92,16 @@ def _using(*, forks: bool) -> Generator[None]:
         yield
     finally:
         Use.forks = before
+
+
+@contextmanager
+def no_self_test() -> Generator[None]:
+    """Inside, `doctor` leaves its self-test out where it is a fork."""
+    before, Use.program = Use.program, WITHOUT_SELF_TEST
+    try:
+        yield
+    finally:
+        Use.program = before
 
 
 def wanted(env: Mapping[str, str]) -> bool:
@@ -253,7 +265,8 @@ def _forks(env: Mapping[str, str]) -> bool:
 
 
 def _socket_of(env: Mapping[str, str]) -> str:
-    return _server(tuple(sorted((k, v) for k, v in env.items() if k.startswith(READ_AT_START))))
+    at_start = {k: v for k, v in env.items() if k.startswith(READ_AT_START) and k != READ_LATER}
+    return _server(tuple(sorted(at_start.items())))
 
 
 @cache
@@ -273,7 +286,7 @@ def _ran(
         stdin, write = os.pipe()
         read_out, out = _pipe_or(streams.out)
         read_err, err = _pipe_or(streams.err)
-        _ask(server, argv, cwd, env, [stdin, out, err])
+        _ask(server, argv, cwd, env, [stdin, out, err], Use.program)
         threads.submit(_write, write, streams.stdin.encode())
         printed = threads.submit(_read, read_out)
         complained = threads.submit(_read, read_err)

@@ -289,6 +289,7 @@ class PipeHost:
         return False
 
     def _has_stderr(self, timeout: int | None) -> bool:
+        assert self.process.stderr is not None
         ready = select.poll()
         ready.register(self.process.stderr, select.POLLIN)
         return bool(ready.poll(timeout))

@@ -29,12 +29,14 @@ class Process(NamedTuple):
 def processes(*, zombies: bool = False) -> list[Process]:
     """All that run; what has ended and was not yet reaped does not, but for `zombies`."""
     found: list[Process] = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    # Often looked at, and there are many: `Path` would take three times as long.
+    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
         try:
-            pid, _, rest = stat.read_text().partition(" ")
+            with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:  # noqa: PTH123
+                line = stat.read().decode("utf-8", "replace")
         except OSError:  # it has ended meanwhile
             continue
-        state, *numbers = rest.rpartition(") ")[2].split()[:4]
+        state, *numbers = line.rpartition(") ")[2].split(maxsplit=4)[:4]
         if zombies or state not in "ZX":
             found.append(Process(int(pid), state, *map(int, numbers)))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 from mcp.client.client import Client
 from mcp.client.session import MessageHandlerFnT
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 from tests.kit.clock import PATIENCE
@@ -48,8 +51,24 @@ def both_eras(start: Callable[..., Json] = forked) -> dict[str, Json]:
     return {name: start("workshop.py", name, era=era) for name, era in eras.items()}
 
 
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+@asynccontextmanager
+async def without_tls(url: str) -> AsyncGenerator[Any]:
+    """The transport that a client has for a URL; its own would first read all authorities, for 20 ms."""
+    timeout = httpx2.Timeout(30, read=300)  # as the SDK has them
+    async with (
+        httpx2.AsyncClient(verify=NO_AUTHORITIES, timeout=timeout) as http,
+        streamable_http_client(url, http_client=http) as streams,
+    ):
+        yield streams
+
+
 def client(place: Any, *, mode: str, **more: Any) -> Client:
     """A client of this URL or transport that keeps nothing and waits within bounds."""
+    if isinstance(place, str) and place.startswith("http:"):
+        place = without_tls(place)
     return Client(place, mode=mode, cache=None, read_timeout_seconds=PATIENCE, **more)
 
 
@@ -92,7 +111,8 @@ async def sdk_host(
 @asynccontextmanager
 async def directly(folder: Path, *, mode: str) -> AsyncGenerator[Client]:
     """The same server without anything in between."""
-    command = StdioServerParameters(command=sys.executable, args=[str(SDK / "workshop.py")], env={})
+    program, *words = [*PRELOADED, "workshop.py"]
+    command = StdioServerParameters(command=program, args=words, env={})
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
         async with client(transport, mode=mode) as host:

@@ -7,12 +7,17 @@ metadata, half an answer. `secrets` has every token, code, verifier, state and c
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import shlex
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -26,6 +31,7 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource/mcp"
 METADATA = "/.well-known/oauth-authorization-server"
 SIGN_INS = f"credentials/{'[0-9a-f]' * 32}.json"  # the files of sign-ins in a state folder
+VISITOR = (sys.executable, "-E", "-S", str(Path(__file__).with_name("visitor.py")))
 TOOLS = [{"name": "whoami", "inputSchema": {"type": "object"}, "description": "Who is it?"}]
 
 
@@ -103,6 +109,11 @@ class SignInServer:
         value = f"canary-{kind.replace(' ', '-')}-{secrets.token_hex(16)}"
         self.secrets[value] = kind
         return value
+
+    def checkpoint(self) -> Callable[[], None]:
+        """What puts it back into the state that it is in now, so that several tests can begin there."""
+        state = deepcopy(vars(self))
+        return lambda: vars(self).update(deepcopy(state))
 
     # What it answers
 
@@ -257,6 +268,11 @@ def sign_in_server() -> Generator[SignInServer]:
         told = SignInServer(server.url)
         server.RequestHandlerClass = _handler(told)
         yield told
+
+
+def browser() -> dict[str, str]:
+    """The environment of a command whose browser is that of a person who signs in here."""
+    return {**os.environ, "BROWSER": shlex.join(VISITOR)}
 
 
 class Gate:

@@ -17,7 +17,7 @@ from mcp_workbench.gateway.call_limits import PrincipalQuotas
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, OwnPort, Port, port
 from tests.kit.results import Message, use_tool
-from tests.kit.sdk_host import client
+from tests.kit.sdk_host import NO_AUTHORITIES, client
 
 NOISY, QUIET = "noisy-" + "n" * 32, "quiet-" + "q" * 32
 CODE, RETRY = "mcp-workbench/code", "mcp-workbench/retry_after_s"
@@ -79,8 +79,9 @@ async def limited_port(
 @asynccontextmanager
 async def sdk_host(opened: Port, token: str, mode: str, **more: Any) -> AsyncGenerator[Client]:
     """A host of the official SDK that brings this token."""
-    headers = bearer(token)
-    async with httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as http:
+    async with httpx2.AsyncClient(
+        headers=bearer(token), timeout=30, trust_env=False, verify=NO_AUTHORITIES
+    ) as http:
         place = streamable_http_client(f"http://{opened.name}/mcp", http_client=http)
         async with client(place, mode=mode, **more) as host:
             yield host

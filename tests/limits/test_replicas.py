@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -37,12 +37,19 @@ from tests.limits.scenes import (
 )
 
 PATIENCE = 20.0
+PAUSE = 0.02  # seconds between two calls that wait for another replica or for the engine
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Valkey]:
     with valkey(tmp_path) as running:
         yield running
+
+
+async def asked_until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until it is so; the bound is that of the port."""
+    while not await true():  # noqa: ASYNC110 - neither the engine nor a replica sends an event
+        await asyncio.sleep(PAUSE)
 
 
 class Replica:
@@ -55,6 +62,18 @@ class Replica:
     async def admitted(self, calls: int, token: str = NOISY) -> int:
         """How many of so many calls, one after another, are not refused."""
         return [accepted(await modern_call(self.opened, token)) for _ in range(calls)].count(True)
+
+    async def until_admitted(self) -> None:
+        await asked_until(self._admits)
+
+    async def until_refused(self) -> None:
+        async def refuses() -> bool:
+            return not await self._admits()
+
+        await asked_until(refuses)
+
+    async def _admits(self) -> bool:
+        return accepted(await modern_call(self.opened, NOISY))
 
     async def hang(self, token: str = NOISY) -> Peer:
         """A call that ends when its connection does."""
@@ -137,10 +156,7 @@ async def test_calls_in_flight_are_counted_for_all_replicas(server: Valkey) -> N
         for peer in peers:
             peer.close()
         await until(lambda: running() == 0)
-        while not accepted(
-            await modern_call(replicas[2].opened, NOISY)
-        ):  # until slots are returned
-            continue
+        await replicas[2].until_admitted()  # slots are returned
 
 
 async def keys_of(one: Replica) -> list[str]:
@@ -157,8 +173,7 @@ async def test_a_slot_that_one_replica_gives_back_is_used_by_another(server: Val
             await until(lambda one=one: one.opened.running() == 0)
             # Until it is returned, which takes a moment, others are refused.
             following = replicas[(replicas.index(one) + 1) % 3]
-            while not accepted(await modern_call(following.opened, NOISY)):
-                continue
+            await following.until_admitted()
 
 
 async def test_slots_of_a_replica_that_was_killed_are_free_again(
@@ -174,8 +189,7 @@ async def test_slots_of_a_replica_that_was_killed_are_free_again(
             assert granted is not None
             assert granted.slots == 2
         refused(await modern_call(alive.opened, NOISY))
-        while not accepted(await modern_call(alive.opened, NOISY)):
-            continue
+        await alive.until_admitted()
 
 
 async def test_without_the_engine_each_replica_counts_alone_and_says_so(
@@ -207,12 +221,10 @@ async def test_calls_in_flight_without_the_engine_are_known_to_it_afterwards(
         await until(lambda: replicas[0].opened.running() == 2)
         server.start()
         await until(lambda: all(one.engine.is_ready for one in replicas))
-        while accepted(await modern_call(replicas[1].opened, NOISY)):  # until it was renewed
-            continue
+        await replicas[1].until_refused()  # it was renewed
         for peer in peers:
             peer.close()
-        while not accepted(await modern_call(replicas[1].opened, NOISY)):
-            continue
+        await replicas[1].until_admitted()
 
 
 HOSTILE = [
@@ -263,8 +275,7 @@ async def test_a_call_that_is_cancelled_while_the_engine_is_silent_costs_no_slot
             os.kill(server.pid, signal.SIGCONT)
         assert one.opened.running() == 0
         await until(lambda: one.engine.is_ready)
-        while not accepted(await modern_call(one.opened, NOISY)):
-            continue
+        await one.until_admitted()
 
 
 # Sessions
@@ -276,6 +287,15 @@ async def opened_sessions(one: Replica, count: int, token: str = NOISY) -> int:
     answers = [await one.opened.ask(begin, bearer(token)) for _ in range(count)]
     assert {answer.status for answer in answers} <= {200, 429}
     return [answer.status for answer in answers].count(200)
+
+
+async def until_session(one: Replica) -> None:
+    """Until one is opened."""
+
+    async def opens() -> bool:
+        return await opened_sessions(one, 1) == 1
+
+    await asked_until(opens)
 
 
 async def test_sessions_are_counted_for_all_replicas(server: Valkey) -> None:
@@ -294,8 +314,7 @@ async def test_sessions_that_have_ended_make_room_on_another_replica(
         first = await replicas[0].opened.open(**bearer(NOISY))
         assert await opened_sessions(replicas[1], 2) == 1
         await first.post(b"", method="DELETE")
-        while not await opened_sessions(replicas[2], 1):
-            continue
+        await until_session(replicas[2])
         assert await opened_sessions(replicas[0], 1) == 0
 
 
@@ -320,6 +339,5 @@ async def test_a_host_that_leaves_while_the_engine_is_silent_leaves_no_session(
         finally:
             os.kill(server.pid, signal.SIGCONT)
         await until(lambda: one.engine.is_ready)
-        while not await opened_sessions(one, 1):
-            continue
+        await until_session(one)
         assert await opened_sessions(one, 1) == 0

@@ -9,12 +9,20 @@ sent as it is. The tool `announce` announces changed lists; any other name answe
 
 from __future__ import annotations
 
-import json
+import os
 import sys
-from pathlib import Path
-from typing import Any
 
-Message = dict[str, Any]
+TYPE_CHECKING = False  # so it is with `typing`
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tests.kit.servers import lean_json as json
+
+    Message = dict[str, Any]
+else:  # it is started very often: `json`, `pathlib` and `typing` would be most of its start
+    sys.path.append(f"{os.path.dirname(__file__)}/../kit/servers")  # noqa: PTH120
+    import lean_json as json
+
 CAPABILITIES: Message = {}
 LISTS = {
     "tools/list": ("tools", "tools"),
@@ -26,7 +34,8 @@ CHANGED = ("tools", "prompts", "resources")
 
 
 def defined() -> Message:
-    return json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    with open(sys.argv[1], "rb") as file:  # noqa: PTH123
+        return json.loads(file.read())
 
 
 def send(text: str) -> None:

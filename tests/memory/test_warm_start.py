@@ -22,7 +22,7 @@ from tests.kit.servers import ASKER
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
-MANY = 5
+MANY = 3
 SECRET = "canary-5d1e77aa90"
 
 Tools = list[dict[str, Any]]
@@ -167,23 +167,23 @@ def test_proxy_mode_reads_and_writes_nothing_at_its_start(shop: Shop, state_home
 def test_a_call_starts_its_server_and_is_told_by_it_alone(shop: Shop) -> None:
     config = shop.config()
     met(config)
-    shop.stock("s3", [{"name": "other", "inputSchema": {}}])
+    shop.stock("s1", [{"name": "other", "inputSchema": {}}])
 
     with PipeHost(config, "--toolbox", "dev") as host:
         host.initialize()
-        assert "dev__s3__tool_of_s3" in listed(host)
-        error = host.call("dev__s3__tool_of_s3", {})
+        assert "dev__s1__tool_of_s1" in listed(host)
+        error = host.call("dev__s1__tool_of_s1", {})
 
         assert error["isError"] is True
-        assert "Tool 'tool_of_s3' not found" in error["content"][0]["text"]
+        assert "Tool 'tool_of_s1' not found" in error["content"][0]["text"]
         host.notice("notifications/tools/list_changed")
         names = listed(host)
-        assert "dev__s3__other" in names
-        assert "dev__s3__tool_of_s3" not in names
-        assert json_text(host.call("dev__s3__other", {"n": 1}))["arguments"] == {"n": 1}
+        assert "dev__s1__other" in names
+        assert "dev__s1__tool_of_s1" not in names
+        assert json_text(host.call("dev__s1__other", {"n": 1}))["arguments"] == {"n": 1}
     assert shop.started == MANY + 1
-    assert "dev/s3: tools changed since " in host.stderr
-    assert "added other; removed tool_of_s3" in host.stderr
+    assert "dev/s1: tools changed since " in host.stderr
+    assert "added other; removed tool_of_s1" in host.stderr
 
 
 def test_a_server_that_offers_more_to_a_host_that_can_be_asked_has_not_changed(
@@ -425,6 +425,7 @@ def test_two_at_once_write_what_either_can_read(tmp_path: Path, state_home: Path
     assert shop.started == before
 
 
+ROUNDS = 10  # that each writes or reads while the others do
 WRITER = """
 import os, sys, time
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
@@ -437,7 +438,7 @@ files = CatalogueFiles(os.environ)
 names = [sys.argv[1] + str(number) for number in range(200)]
 raw = b'{"x":"' + sys.argv[1].encode() * 5000 + b'"}'
 tools = {name: Definition(name, raw) for name in names}
-while True:
+while os.read(0, 1):  # a byte for each round
     if sys.argv[1] == "reader":
         found = files.read(spec)
         assert found is None or len({name[0] for name in found.catalogue.tools}) == 1
@@ -447,31 +448,44 @@ while True:
 """
 
 
+def begin(role: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, role],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def let(process: subprocess.Popen[bytes], rounds: int) -> None:
+    assert process.stdin is not None
+    process.stdin.write(b"." * rounds)
+    process.stdin.flush()
+
+
+def did(process: subprocess.Popen[bytes], rounds: int) -> None:
+    assert process.stdout is not None
+    for _ in range(rounds):
+        assert process.stdout.read(1) == b".", process.communicate()[1]
+
+
 def test_no_reader_ever_sees_half_a_file_even_if_writers_are_killed(state_home: Path) -> None:
-    def begin(role: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-c", WRITER, role],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def did(process: subprocess.Popen[bytes], rounds: int) -> None:
-        assert process.stdout is not None
-        for _ in range(rounds):
-            assert process.stdout.read(1) == b".", process.communicate()[1]
-
     with begin("a") as one, begin("b") as two, begin("reader") as reader:
         try:
-            did(one, 3)
-            did(two, 3)
-            for rounds in range(4):
-                did(reader, 5)
+            for rounds in range(3):
                 with begin("c") as third:
-                    did(third, 1 + rounds % 3)
+                    let(third, 1000)  # more than it does before it is killed
+                    did(third, 1)  # it has started: from here on all write and read at once
+                    for process in (one, two, reader):
+                        let(process, ROUNDS)
+                    did(third, rounds)
                     third.send_signal(signal.SIGKILL)
                     assert third.stderr is not None
                     third.stderr.read()
-            did(reader, 5)
+                for process in (one, two, reader):
+                    did(process, ROUNDS)
+            let(reader, 1)
+            did(reader, 1)
             assert reader.poll() is None
         finally:
             for process in (one, two, reader):

@@ -122,7 +122,9 @@ def test_a_call_that_ends_while_its_host_is_asked_is_answered_when_the_host_come
         ),
         "utf-8",
     )
-    servers = {"legacy": {"command": sys.executable, "args": [str(impatient)], "era": "legacy"}}
+    beside = {"PYTHONPATH": str(Path(ASKER).parent)}  # what the server imports
+    legacy = {"command": sys.executable, "args": [str(impatient)], "env": beside, "era": "legacy"}
+    servers = {"legacy": legacy}
     with PipeHost(config_file(tmp_path, servers), modern=True) as host:
         key, state = asked(host, "legacy")
         host.use("legacy", "can", {}, _meta=CAN)

@@ -87,7 +87,7 @@ def test_a_script_that_wants_too_much_is_ended_by_a_limit_with_a_name(
 ) -> None:
     expected = AT_LIMITS[code]
     allowed = expected if isinstance(expected, tuple) else (expected,)
-    seconds = 0.3 if TIME in allowed else 600.0  # longer than a test may take
+    seconds = 0.05 if TIME in allowed else 600.0  # longer than a test may take
     finished = engine.finished(code, execution=seconds)
 
     assert (finished.limit or finished.kind) in allowed, finished

@@ -43,6 +43,7 @@ def test_nothing_is_started_or_loaded_before_the_first_script(tmp_path: Path) ->
     assert "_monty" not in maps, "the interpreter is never in our own process"
 
 
+@pytest.mark.usefixtures("short_deadlines")  # its calls never end
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_engine_and_workers_end_with_the_workbench(tmp_path: Path, number: signal.Signals) -> None:
     with PipeHost(scripted(tmp_path)) as host:
@@ -56,6 +57,7 @@ def test_engine_and_workers_end_with_the_workbench(tmp_path: Path, number: signa
         assert gone(processes)
 
 
+@pytest.mark.usefixtures("short_deadlines")  # its calls never end
 def test_engine_and_workers_end_when_the_host_leaves(tmp_path: Path) -> None:
     with PipeHost(scripted(tmp_path)) as host:
         host.handshake()

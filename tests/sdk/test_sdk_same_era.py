@@ -18,7 +18,6 @@ from tests.kit.command import serving
 from tests.kit.config import toolbox, write_config
 from tests.kit.results import LEGACY, MODERN, Json
 from tests.kit.sdk_host import LEGACY_MODE, PRELOADED, by_identifier, client, forked, sdk_host, text
-from tests.kit.servers import SDK
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -48,7 +47,7 @@ class Person:
 @pytest.fixture(scope="module")
 def places() -> Generator[dict[str, Json]]:
     """The server as a command and behind a URL; neither entry names an era."""
-    argv = [sys.executable, str(SDK / SCRIPT), "http"]
+    argv = [*PRELOADED, SCRIPT, "http"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
@@ -62,7 +61,8 @@ def places() -> Generator[dict[str, Json]]:
 async def directly(person: Person) -> AsyncGenerator[Client]:
     program, *words = PRELOADED
     command = StdioServerParameters(command=program, args=[*words, SCRIPT], env={})
-    async with client(stdio_client(command), mode=LEGACY_MODE, **person.callbacks) as host:
+    transport = stdio_client(command, errlog=sys.stderr)  # otherwise that of its import, now closed
+    async with client(transport, mode=LEGACY_MODE, **person.callbacks) as host:
         yield host
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from mcp_workbench.config.load import load_config
 from mcp_workbench.config.secret_store import SecretStore
@@ -37,14 +37,14 @@ def store(environ: Mapping[str, str], **values: str) -> SecretStore:
 
 def in_keyring(environ: Mapping[str, str], service: str, username: str, value: str) -> None:
     """This entry in the keyring that these variables lead to."""
-    code = "import sys, keyring; keyring.set_password(*sys.argv[1:3], sys.stdin.read())"
-    subprocess.run(
-        [sys.executable, "-c", code, service, username],
-        input=value.encode(),
-        env=environ,
-        check=True,
-        timeout=60,
-    )
+    from keyring.core import load_keyring
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("XDG_DATA_HOME", raising=False)
+        for name in environ.keys() & {"HOME", "XDG_DATA_HOME"}:  # its file is below one of these
+            patch.setenv(name, environ[name])
+        backend: Any = load_keyring(environ["PYTHON_KEYRING_BACKEND"])
+        backend.set_password(service, username, value)
 
 
 def private(path: Path, text: str) -> Path:

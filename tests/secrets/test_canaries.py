@@ -8,6 +8,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -159,6 +160,7 @@ def test_the_values_are_in_no_output_and_no_file(ada: Person) -> None:
     assert len(names) == 2, "the key, and what the good server offers"
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_the_values_are_in_no_log_and_no_error_of_serve(ada: Person) -> None:
     log = ada.folder / "calls.jsonl"
     env = ada.environ(
@@ -203,6 +205,8 @@ def test_the_values_are_in_no_argument_of_any_process(ada: Person) -> None:
         gate.touch()
         while process.poll() is None:
             seen.update(cmdline(one.pid) for one in processes())
+            with suppress(subprocess.TimeoutExpired):  # each look takes as long as this
+                process.wait(0.005)
         assert process.stdout is not None
         out = process.stdout.read()
 
@@ -215,6 +219,7 @@ printf 'Password: ' > /dev/tty && read answer < /dev/tty && echo "$answer"
 """
 
 
+@pytest.mark.usefixtures("real_commands")  # their sessions are the subject
 @pytest.mark.parametrize("kind", ["command", "keyring"])
 def test_nobody_is_asked_on_a_terminal(kind: str, tmp_path: Path) -> None:
     person = newcomer(tmp_path)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kit.clock import eventually
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import INITIALIZE, META, Json, error_code, text, use_tool
 from tests.scripts.scenes import recorded, script, value
@@ -32,6 +35,35 @@ def opened(host: PipeHost) -> Json:
     return {}
 
 
+class Hosts:
+    """A host of each pair, with scripts: opened by the first test of its pair, used by all of them."""
+
+    def __init__(self, folder: Path, ends: ExitStack) -> None:
+        self._folder = folder
+        self._ends = ends
+        self._opened: dict[tuple[str, str], tuple[PipeHost, Json]] = {}
+
+    def of(self, host_era: str, server_era: str) -> tuple[PipeHost, Json]:
+        """The host, and what its requests add."""
+        pair = (host_era, server_era)
+        if pair not in self._opened:
+            folder = self.folder(*pair)
+            folder.mkdir()
+            config = scripted(folder, server_era)
+            host = self._ends.enter_context(PipeHost(config, modern=host_era == MODERN))
+            self._opened[pair] = host, opened(host)
+        return self._opened[pair]
+
+    def folder(self, host_era: str, server_era: str) -> Path:
+        return self._folder / f"{host_era}-{server_era}"
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory, forked_commands: None) -> Iterator[Hosts]:
+    with ExitStack() as ends:
+        yield Hosts(tmp_path_factory.mktemp("hosts"), ends)
+
+
 def answered(host: PipeHost, call: Json) -> tuple[list[str], Json]:
     """The questions that the host is asked in a call, all of them answered with yes, and the result."""
     asked: list[str] = []
@@ -50,6 +82,13 @@ def answered(host: PipeHost, call: Json) -> tuple[list[str], Json]:
     return asked, result
 
 
+def calls_of_script(folder: Path, tool: str) -> list[str]:
+    """The tools on record that the script has called which has called this one; no other has."""
+    calls = recorded(folder)
+    scripts = {call["parent"] for call in calls if call["tool"] == tool}
+    return [call["tool"] for call in calls if call["parent"] in scripts]
+
+
 def part(tool: str, arguments: Json, pattern: str) -> Json:
     call = use_tool("jobs", tool, arguments)
     call["arguments"]["lines"] = pattern
@@ -62,7 +101,7 @@ def shown(result: Json) -> str:
 
 
 @pytest.mark.parametrize(("host_era", "server_era"), PAIRS)
-def test_a_script_gets_the_results_of_tasks(tmp_path: Path, host_era: str, server_era: str) -> None:
+def test_a_script_gets_the_results_of_tasks(hosts: Hosts, host_era: str, server_era: str) -> None:
     code = """
 import asyncio
 done = await asyncio.gather(*[call('dev/jobs/required_job', what=what) for what in ('this', 'that')])
@@ -73,23 +112,24 @@ except Exception as error:
 done.append(await call('dev/jobs/slow_compute', seconds=0))
 done
 """
-    with PipeHost(scripted(tmp_path, server_era), modern=host_era == MODERN) as host:
-        result = script(host, code, **opened(host))
+    host, meta = hosts.of(host_era, server_era)
+    result = script(host, code, **meta)
 
     this, that, failed, computed = value(result)
     assert [this, that, computed] == ["Did this", "Did that", "computed: done after 0 s"]
     assert "The job failed" in failed
-    assert [call["tool"] for call in recorded(tmp_path)].count("required_job") == 2
+    folder = hosts.folder(host_era, server_era)
+    eventually(lambda: bool(calls_of_script(folder, "slow_compute")), "its last call is recorded")
+    assert calls_of_script(folder, "slow_compute").count("required_job") == 2
 
 
 @pytest.mark.parametrize(("host_era", "server_era"), PAIRS)
-def test_a_task_of_a_script_asks_its_host(tmp_path: Path, host_era: str, server_era: str) -> None:
+def test_a_task_of_a_script_asks_its_host(hosts: Hosts, host_era: str, server_era: str) -> None:
     call: Json = {"name": "run_script", "arguments": {"code": f"[{ASKS}, {ASKS}]"}}
-    with PipeHost(scripted(tmp_path, server_era), modern=host_era == MODERN) as host:
-        meta = opened(host)
-        if not host.modern:  # one answer there; the modern host answers as often as it is asked
-            call["arguments"]["code"] = f"[{ASKS}]"
-        asked, result = answered(host, {**call, **meta})
+    host, meta = hosts.of(host_era, server_era)
+    if not host.modern:  # one answer there; the modern host answers as often as it is asked
+        call["arguments"]["code"] = f"[{ASKS}]"
+    asked, result = answered(host, {**call, **meta})
 
     assert set(asked) == {"[dev/jobs] Delete a.txt?"}
     assert value(result) == ["Deleted a.txt"] * len(asked)
@@ -97,20 +137,19 @@ def test_a_task_of_a_script_asks_its_host(tmp_path: Path, host_era: str, server_
 
 
 @pytest.mark.parametrize(("host_era", "server_era"), PAIRS)
-def test_a_part_of_the_result_of_a_task(tmp_path: Path, host_era: str, server_era: str) -> None:
-    with PipeHost(bench(tmp_path, server_era), modern=host_era == MODERN) as host:
-        meta = opened(host)
-        call = part("required_job", {"what": "one\ntwo\nthree"}, "two")
-        result = host.result("tools/call", {**call, **meta})
+def test_a_part_of_the_result_of_a_task(hosts: Hosts, host_era: str, server_era: str) -> None:
+    host, meta = hosts.of(host_era, server_era)
+    call = part("required_job", {"what": "one\ntwo\nthree"}, "two")
+    result = host.result("tools/call", {**call, **meta})
 
     assert shown(result) == "2:two"
 
 
 @pytest.mark.parametrize(("host_era", "server_era"), PAIRS)
-def test_the_task_of_a_part_asks_its_host(tmp_path: Path, host_era: str, server_era: str) -> None:
-    with PipeHost(bench(tmp_path, server_era), modern=host_era == MODERN) as host:
-        call = {**part("required_question", {"filename": "a.txt"}, "Deleted"), **opened(host)}
-        asked, result = answered(host, call)
+def test_the_task_of_a_part_asks_its_host(hosts: Hosts, host_era: str, server_era: str) -> None:
+    host, meta = hosts.of(host_era, server_era)
+    call = {**part("required_question", {"filename": "a.txt"}, "Deleted"), **meta}
+    asked, result = answered(host, call)
 
     assert asked == ["[dev/jobs] Delete a.txt?"]
     assert shown(result) == "1:Deleted a.txt"

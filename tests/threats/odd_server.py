@@ -2,13 +2,23 @@
 
     odd_server.py ERA [RESULT]
 
-Its tool `next` takes a method and the JSON text that is the result of the next request of that method;
-it tells for which methods such a result was not asked for yet. Its tool `odd` answers so, too, and has a schema that a call may miss. RESULT is the first of `tools/list`.
+Its tool `next` takes a method and JSON texts that are the results of the next requests of that method, in order;
+it tells how many of earlier ones were asked for, and of which methods some were not yet. Its tool `odd` answers so, too, and
+has a schema that a call may miss. RESULT is the first of `tools/list`.
 """
 
-import json
+from __future__ import annotations
+
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # so it is with `typing`, which is not loaded: a hundred of these start
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tests.kit.servers import lean_json as json
+else:
+    sys.path.insert(0, __file__.rpartition("/")[0] + "/../kit/servers")
+    import lean_json as json
 
 MODERN = sys.argv[1] == "modern"
 META = "io.modelcontextprotocol/"
@@ -34,10 +44,11 @@ if MODERN:
 else:
     agreed = {"protocolVersion": "2025-11-25", "capabilities": CAN, "serverInfo": INFO}
     RESULTS["initialize"] = agreed
-wanted: dict[str, str] = {}  # by method
+wanted: dict[str, list[str]] = {}  # by method, the last one first
+asked: list[str] = []  # the method of each that was asked for
 listening: list[Any] = []
 if len(sys.argv) > 2:
-    wanted["tools/list"] = sys.argv[2]
+    wanted["tools/list"] = [sys.argv[2]]
 
 
 def write(text: str) -> None:
@@ -66,15 +77,16 @@ def listen(id: Any, params: dict[str, Any]) -> None:
 def answer(method: str, id: Any, params: dict[str, Any]) -> None:
     named = method == "tools/call" and params["name"]
     if named == "next":
-        arguments, unasked = params["arguments"], list(wanted)
-        wanted[arguments["method"]] = arguments["result"]
+        arguments, unasked = params["arguments"], [name for name in wanted if wanted[name]]
+        wanted[arguments["method"]] = arguments["results"][::-1]
         if arguments["method"] == "tools/list":
             announce()
-        reply(id, {"content": [], "unasked": unasked})
-    elif method in wanted:
+        reply(id, {"content": [], "asked": len(asked), "unasked": unasked})
+    elif wanted.get(method):
+        asked.append(method)
         if method == "tools/list":  # it is asked for again when its tools are needed
             announce()
-        write(f'"id":{json.dumps(id)},"result":{wanted.pop(method)}')
+        write(f'"id":{json.dumps(id)},"result":{wanted[method].pop()}')
     elif method in RESULTS:
         reply(id, RESULTS[method])
     elif method == "subscriptions/listen" and MODERN:

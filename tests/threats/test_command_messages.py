@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 import pytest
 
-from mcp_workbench.core.spec import MESSAGE_BYTES, ServerAddress, ToolIdentifier
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.attach import host_fields
 from mcp_workbench.daemon.command_clients import BACKLOG
@@ -19,13 +19,15 @@ from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import config_file, entry
 from tests.kit.shared import Shared, shared
 
+LARGEST = 1 << 20  # bytes of a message: a backlog of the usual ones would be 64 MiB
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, forked_commands: None) -> Generator[Shared]:
     """One for all of them: whatever came before, it goes on."""
-    with shared(config_file(tmp_path_factory.mktemp("shared"), {"a": entry()})) as bench:
+    folder, limits = tmp_path_factory.mktemp("shared"), {"messageBytes": LARGEST}
+    with shared(config_file(folder, {"a": entry()}, limits=limits)) as bench:
         yield bench
 
 
@@ -76,7 +78,7 @@ BAD = {
     ),
     "an answer of many levels": framed(b'{"type":"Answer","id":1,"answer":%b}' % DEEP),
     "the largest length": b"\xff\xff\xff\xff",
-    "a length beyond the largest message": (MESSAGE_BYTES * 2).to_bytes(4, "big"),
+    "a length beyond the largest message": (LARGEST * 2).to_bytes(4, "big"),
 }
 
 
@@ -89,13 +91,11 @@ def test_a_bad_message_ends_its_connection(bench: Shared, kind: str) -> None:
 
 
 def test_a_command_that_does_not_read_is_disconnected(bench: Shared) -> None:
-    size = 4 << 20
+    size = LARGEST // 8
     arguments = msgspec.Raw(msgspec.json.encode({"text": "x" * size}))
     call = encoded(CallTool(1, ToolIdentifier("dev", "a", "echo"), arguments))
     with joined(bench) as connection:
-        for _ in range(
-            10 * BACKLOG * MESSAGE_BYTES // size
-        ):  # some of them are refused as too many
+        for _ in range(10 * BACKLOG * LARGEST // size):  # some of them are refused as too many
             with suppress(ConnectionError):
                 connection.sendall(call)
                 continue
@@ -103,6 +103,7 @@ def test_a_command_that_does_not_read_is_disconnected(bench: Shared) -> None:
         else:
             pytest.fail("it is still connected")
     eventually(lambda: not bench.status()["hosts"], "it is gone")
+    assert "does not read: disconnected" in bench.log()
 
 
 @pytest.mark.parametrize("capabilities", [b"", b"{", b"[]", DEEP])

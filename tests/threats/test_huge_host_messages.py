@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -22,10 +23,10 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.server.stdio_front import StdioFront
+from mcp_workbench.transport import json_text
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 from mcp_workbench.transport.http.reading import HEAD_TIME
 from mcp_workbench.transport.http.server import HttpServer, listening
-from mcp_workbench.transport.json_text import HUGE
 from mcp_workbench.transport.stdio import PIPE_BYTES, STEP
 from mcp_workbench.transport.tasks import task_scope
 from tests.kit.clock import PATIENCE, until
@@ -39,8 +40,20 @@ from tests.kit.results import use_tool
 from tests.kit.shared import shared
 
 CHUNK = 64 << 10
+HUGE = 8 * CHUNK  # here; what is larger takes the same steps, and costs more
 LONG = b"a" * (HUGE + 1000)
+LONG_FOR_COMMANDS = b"a" * (json_text.HUGE + 1000)
 BATCHES = "2025-03-26"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def smaller_messages_are_huge() -> Iterator[None]:
+    """In this process, for all who compare with the limit; commands have their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("mcp_workbench.") and "HUGE" in vars(module):
+                patch.setattr(module, "HUGE", HUGE)
+        yield
 
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
@@ -170,7 +183,7 @@ async def test_huge_messages_of_several_hosts_take_one_step_in_each_turn(
 
 async def test_what_waits_behind_a_huge_message_is_bounded_and_taken_in_parts() -> None:
     read, write = os.pipe()
-    lines = b"".join(ping(n) + b"\n" for n in range(20_000))
+    lines = b"".join(ping(n) + b"\n" for n in range(8_000))
     ended = asyncio.Event()
     async with stdio() as (front, host):
         front.listen(read, ended.set)
@@ -186,7 +199,7 @@ async def test_what_waits_behind_a_huge_message_is_bounded_and_taken_in_parts() 
         await writing
 
         assert 0 < most <= PIPE_BYTES
-        assert [message["id"] for message in host.messages] == [-1, *range(20_000)]
+        assert [message["id"] for message in host.messages] == [-1, *range(8_000)]
 
 
 def _write(fd: int, data: bytes) -> None:
@@ -247,6 +260,11 @@ async def test_a_message_that_fails_inside_costs_no_other(
 # The command itself
 
 
+def command_ping(id: int, more: bytes = b"") -> bytes:
+    """One that is huge for a command."""
+    return huge_ping(id, LONG_FOR_COMMANDS + more)
+
+
 def terminated(host: PipeHost) -> None:
     host.wait_until_read()
     host.signal(signal.SIGTERM)
@@ -256,7 +274,7 @@ def terminated(host: PipeHost) -> None:
 def test_a_huge_request_before_the_end_of_input_is_answered(tmp_path: Path) -> None:
     with PipeHost(config_file(tmp_path, {"a": entry()}), "--attach", "never") as host:
         host.initialize()
-        host.write(huge_ping(77) + b"\n" + huge_ping(78) + b"\n" + ping(79) + b"\n")
+        host.write(command_ping(77) + b"\n" + command_ping(78) + b"\n" + ping(79) + b"\n")
         host.close()
 
         assert [message["id"] for message in host.rest()] == [77, 78, 79]
@@ -267,7 +285,7 @@ def test_a_huge_request_at_the_end_of_a_file_is_answered(tmp_path: Path) -> None
     config = config_file(tmp_path, {"a": entry()})
     params: dict[str, Any] = {"protocolVersion": BATCHES, "capabilities": {}}
     first = rpc("initialize", params, 1)
-    (tmp_path / "input").write_bytes(b"%b\n%b\n%b\n" % (first, huge_ping(2), ping(3)))
+    (tmp_path / "input").write_bytes(b"%b\n%b\n%b\n" % (first, command_ping(2), ping(3)))
     argv = [*COMMAND, "serve", "--config", str(config), "--attach", "never"]
     with (tmp_path / "input").open("rb") as stdin:
         done = subprocess.run(
@@ -282,7 +300,7 @@ def test_a_huge_request_at_the_end_of_a_file_is_answered(tmp_path: Path) -> None
 def test_a_huge_request_before_a_signal_is_answered(tmp_path: Path) -> None:
     with PipeHost(config_file(tmp_path, {"a": entry()}), "--attach", "never") as host:
         host.initialize()
-        host.write(huge_ping(77, LONG + rb"\ud800") + b"\n")
+        host.write(command_ping(77, rb"\ud800") + b"\n")
         terminated(host)
 
         assert [(message["id"], message["result"]) for message in host.rest()] == [(77, {})]
@@ -296,12 +314,12 @@ def test_a_huge_request_of_a_joined_host_is_answered_in_order_and_at_its_end(
 ) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench, bench.host() as host:
         host.initialize()
-        host.write(huge_ping(77) + b"\n" + ping(78) + b"\n")
+        host.write(command_ping(77) + b"\n" + ping(78) + b"\n")
         assert [host.receive() for _ in range(2)] == [
             {"jsonrpc": "2.0", "id": id, "result": {}} for id in (77, 78)
         ]
 
-        host.write(huge_ping(79) + b"\n" + huge_ping(80) + b"\n")
+        host.write(command_ping(79) + b"\n" + command_ping(80) + b"\n")
         end(host)
 
         assert [message["id"] for message in host.rest()] == [79, 80]
@@ -312,7 +330,7 @@ def test_a_huge_request_of_a_joined_host_is_answered_in_order_and_at_its_end(
 def test_a_cancellation_right_behind_a_huge_call_cancels_it(tmp_path: Path) -> None:
     gate, reached = tmp_path / "gate", tmp_path / "reached"
     os.mkfifo(gate)
-    arguments = {"gate": str(gate), "reached": str(reached), "more": LONG.decode()}
+    arguments = {"gate": str(gate), "reached": str(reached), "more": LONG_FOR_COMMANDS.decode()}
     with PipeHost(config_file(tmp_path, {"a": entry()}), "--attach", "never") as host:
         host.initialize()
         host.open()

@@ -33,6 +33,7 @@ MEMBERS = {
     "resources/templates/list": ("resourceTemplates", '{"uriTemplate":"x:{y}"}', "uriTemplate"),
     "completion/complete": ("completion", '{"values":["fine"]}', "values"),
 }
+LISTS = {method for method in MEMBERS if method.endswith("/list")}  # read once for all who ask
 
 
 def shapes(member: str, part: str, key: str) -> list[str]:
@@ -83,20 +84,33 @@ class Odd:
     def __init__(self, host: PipeHost, mode: str) -> None:
         self.host = host
         self.mode = mode
+        self.prepared = 0
 
     def calling(self, tool: str, arguments: Message) -> Message:
         if self.mode == "proxy":
             return use_tool("odd", tool, arguments)
         return {"name": f"dev__odd__{tool}", "arguments": arguments}
 
-    def prepare(self, method: str, result: str) -> None:
-        """The next result of this method is this one; that of before was asked for.
+    def prepare(self, method: str, *results: str) -> None:
+        """The next results of this method are these; those of before were all asked for.
 
-        The workbench goes on: this call works.
+        The workbench goes on: this call works, and each request since the last one has reached
+        the server, which is still the same process.
         """
-        wanted = {"method": method, "result": result}
-        answer = self.host.request("tools/call", self.calling("next", wanted))
-        assert answer["result"]["unasked"] == [], answer
+        wanted = {"method": method, "results": results}
+        told = self.host.result("tools/call", self.calling("next", wanted))
+        assert (told["asked"], told["unasked"]) == (self.prepared, []), told
+        self.prepared += len(results)
+
+    def answers(
+        self, method: str, params: Message, count: int, *, at_once: bool
+    ) -> Iterator[Message]:
+        """Answers to so many of the same request, all in flight at once or one by one."""
+        if at_once:
+            ids = [self.host.ask(method, params) for _ in range(count)]
+            yield from map(self.host.answer, ids)
+        else:
+            yield from (self.host.request(method, params) for _ in range(count))
 
     def requests(self, method: str) -> list[tuple[str, Message]]:
         """How a host makes the workbench ask for this."""
@@ -136,10 +150,11 @@ def odd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize("method", MEMBERS)
 def test_an_odd_result_costs_its_own_request_at_most(odd: Odd, method: str) -> None:
-    for result in shapes(*MEMBERS[method]):
-        for asked, params in odd.requests(method):
-            odd.prepare(method, result)
-            assert_answer(odd.host.request(asked, params))
+    for asked, params in odd.requests(method):
+        results = shapes(*MEMBERS[method])
+        odd.prepare(method, *results)
+        for answer in odd.answers(asked, params, len(results), at_once=method not in LISTS):
+            assert_answer(answer)
 
     odd.prepare("tools/call", '{"content":[],"fine":true}')
     assert odd.host.result("tools/call", odd.calling("odd", {"path": "x"}))["fine"] is True

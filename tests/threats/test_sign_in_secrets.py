@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from base64 import b64encode
 from collections.abc import Generator
 from pathlib import Path
@@ -11,7 +12,6 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.kit.authorization_server import browser_variables
 from tests.kit.command import Done, typed
 from tests.kit.config import config_file, write_config
 from tests.kit.forked import Streams
@@ -23,11 +23,12 @@ from tests.kit.sign_in_server import (
     Answer,
     Asked,
     SignInServer,
+    browser,
     reply,
     sign_in_server,
 )
 
-pytestmark = pytest.mark.usefixtures("forked_commands")
+pytestmark = pytest.mark.usefixtures("forked_commands", "no_self_test")
 
 READS = [
     ("check", "--connect"),
@@ -44,12 +45,18 @@ READS = [
     ("call", "dev/p/whoami", "--json"),
 ]
 
-CONNECTS = [
-    ("check", "--connect", "--json"),
-    ("tools", "--refresh"),
+CALLS = [
     ("call", "dev/p/whoami"),
     ("call", "dev/p/whoami", "--json"),
 ]
+
+CONNECTS = [
+    ("check", "--connect", "--json"),
+    ("tools", "--refresh"),
+    *CALLS,
+]
+
+REFRESHES = [*CONNECTS, ("doctor",)]  # if the token has ended
 
 
 class Place:
@@ -61,7 +68,7 @@ class Place:
         self.config = config_file(folder, {"p": {"url": server.url, "connectTimeout": 15}})
         self.bench = Shared(self.config)
         self.home = self.bench.home
-        self.env = {**browser_variables(), "MCP_WORKBENCH_HOME": str(self.home)}
+        self.env = {**browser(), "MCP_WORKBENCH_HOME": str(self.home)}
         self.texts: list[str] = []
 
     def run(self, *words: str, **env: str) -> Done:
@@ -106,29 +113,56 @@ def found(server: SignInServer, texts: list[str]) -> list[str]:
 
 
 @pytest.fixture
-def server() -> Generator[SignInServer]:
+def new_place(tmp_path: Path) -> Generator[Place]:
     with sign_in_server() as running:
         running.client_secret = "basic"
-        yield running
+        yield Place(tmp_path, running)
+
+
+class SignedIn:
+    """A place where somebody has signed in; the client proves itself in this way. Tests have copies of it."""
+
+    def __init__(self, folder: Path, server: SignInServer, way: str) -> None:
+        server.client_secret = way
+        self._place = Place(folder, server)
+        self._place.sign_in()
+        self._restore = server.checkpoint()
+
+    def copy(self, folder: Path) -> Place:
+        """With the server as it was, which only one test at a time can use."""
+        self._restore()
+        shutil.copytree(self._place.home, folder / "home")
+        place = Place(folder, self._place.server)
+        place.texts = list(self._place.texts)
+        return place
+
+
+@pytest.fixture(scope="module")
+def signed_in(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[SignedIn]:
+    with sign_in_server() as running:
+        way = getattr(request, "param", "basic")
+        yield SignedIn(tmp_path_factory.mktemp("signed-in"), running, way)
 
 
 @pytest.fixture
-def place(tmp_path: Path, server: SignInServer) -> Place:
-    return Place(tmp_path, server)
+def place(tmp_path: Path, signed_in: SignedIn) -> Place:
+    """A place where somebody is signed in."""
+    return signed_in.copy(tmp_path)
 
 
-def test_every_kind_of_secret_is_among_the_canaries(place: Place) -> None:
-    place.sign_in()
-    place.run("login", "dev/p", "--device")
+def test_every_kind_of_secret_is_among_the_canaries(new_place: Place) -> None:
+    new_place.sign_in()
+    new_place.run("login", "dev/p", "--device")
 
     kinds = {"access token", "refresh token", "code", "verifier", "state", "client secret"}
-    assert set(place.server.secrets.values()) == {*kinds, "device code"}
-    assert place.leaks() == []
+    assert set(new_place.server.secrets.values()) == {*kinds, "device code"}
+    assert new_place.leaks() == []
 
 
 def test_the_credential_files_are_where_they_are(place: Place) -> None:
     """So that the other tests show something: what they look for does exist."""
-    place.sign_in()
 
     files = [path.read_text() for path in place.home.glob("credentials/*.json")]
     assert {hit.partition(":")[0] for hit in found(place.server, files)} == {
@@ -139,20 +173,18 @@ def test_the_credential_files_are_where_they_are(place: Place) -> None:
 
 
 def test_no_command_shows_one(place: Place) -> None:
-    place.sign_in()
     for words in READS:
         place.run(*words)
-    place.server.end_tokens()
-    for words in READS:
+    for words in REFRESHES:
+        place.server.end_tokens()
         place.run(*words)
     place.run("logout", "dev/p")
 
-    assert place.server.refreshes > 0
+    assert place.server.refreshes == len(REFRESHES)
     assert place.leaks() == []
 
 
 def test_no_preview_shows_one(place: Place) -> None:
-    place.sign_in()
     secret = place.server.secret("client secret")
     auth = {"clientId": "us", "clientSecret": secret}
     headers = {"Authorization": f"Bearer {place.server.secret('access token')}"}
@@ -231,12 +263,11 @@ ECHOES = {
 
 
 def test_a_server_that_repeats_the_header_is_not_quoted(place: Place) -> None:
-    place.sign_in()
     leaks: dict[str, list[str]] = {}
     for name, act in ECHOES.items():
         place.server.acts["/mcp"] = act
         place.texts.clear()
-        for words in CONNECTS:
+        for words in CALLS if name.endswith("in a call") else CONNECTS:
             place.run(*words)
         leaks[name] = place.leaks()
         assert "500" not in name or "[secret:access token]" in "".join(place.texts), place.texts
@@ -246,7 +277,6 @@ def test_a_server_that_repeats_the_header_is_not_quoted(place: Place) -> None:
 
 @pytest.mark.parametrize("name", ["500 at the start", "500 in a call"])
 def test_nor_in_the_logs_of_those_that_serve(place: Place, name: str) -> None:
-    place.sign_in()
     place.server.acts["/mcp"] = ECHOES[name]
     log = place.folder / "calls"
     with PipeHost(
@@ -284,7 +314,6 @@ def test_what_a_server_puts_into_its_own_answer_is_passed_on_and_kept_nowhere(pl
             return Answer(body=reply(asked, {"content": content, "isError": True}))
         return None
 
-    place.sign_in()
     place.server.acts["/mcp"] = act
     log = place.folder / "calls"
     with PipeHost(
@@ -316,12 +345,10 @@ def repeats(status: int, error: str) -> Act:
 
 
 @pytest.mark.parametrize("error", ["invalid_grant", "invalid_client", "server_error", "odd"])
-@pytest.mark.parametrize("way", ["basic", "post"])
+@pytest.mark.parametrize("signed_in", ["basic", "post"], indirect=True)
 def test_an_authorization_server_that_repeats_the_request_is_not_quoted(
-    place: Place, error: str, way: str
+    place: Place, error: str
 ) -> None:
-    place.server.client_secret = way
-    place.sign_in()
     place.server.end_tokens()
     place.server.acts["/token"] = repeats(400, error)
     for words in CONNECTS:
@@ -341,28 +368,27 @@ def test_an_authorization_server_that_repeats_the_request_is_not_quoted(
     assert [hit for hit in found(place.server, ended) if "ended" in hit] == []
 
 
-def test_a_redirect_that_repeats_the_request_is_not_quoted(place: Place) -> None:
+def test_a_redirect_that_repeats_the_request_is_not_quoted(new_place: Place) -> None:
     def act(asked: Asked) -> Answer:
         query = f"error=odd&error_description={asked.form['state']}&state={asked.form['state']}"
-        issuer = quote(place.server.origin, safe="")
+        issuer = quote(new_place.server.origin, safe="")
         return Answer(
             302, headers={"Location": f"{asked.form['redirect_uri']}?{query}&iss={issuer}"}
         )
 
-    place.server.acts["/authorize"] = act
-    done = place.run("login", "dev/p")
-    place.texts = [without_addresses(text) for text in place.texts]
+    new_place.server.acts["/authorize"] = act
+    done = new_place.run("login", "dev/p")
+    new_place.texts = [without_addresses(text) for text in new_place.texts]
 
     assert done.status == 1
     assert "[secret:state]" in done.err
-    assert place.leaks() == []
+    assert new_place.leaks() == []
 
 
 # Processes
 
 
 def test_no_process_has_one_in_its_arguments(place: Place) -> None:
-    place.sign_in()
     lines: list[str] = []
 
     def look(asked: Asked) -> None:

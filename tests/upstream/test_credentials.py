@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import stat
 import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,14 +19,13 @@ from hypothesis import strategies as st
 
 from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
 from mcp_workbench.upstream.oauth.store import Credential, CredentialStore
-from tests.kit.authorization_server import browser_variables
 from tests.kit.clock import PATIENCE
 from tests.kit.command import COMMAND, TIMEOUT, Done, typed
 from tests.kit.config import config_file
 from tests.kit.forked import Streams
-from tests.kit.sign_in_server import SignInServer, sign_in_server
+from tests.kit.sign_in_server import SignInServer, browser, sign_in_server
 
-pytestmark = pytest.mark.usefixtures("forked_commands")
+pytestmark = pytest.mark.usefixtures("forked_commands", "no_self_test")
 
 URL = "https://server.example/mcp"
 CREDENTIAL = Credential(
@@ -46,11 +47,35 @@ def server() -> Generator[SignInServer]:
         yield running
 
 
+class SignedIn(NamedTuple):
+    """A server, a state folder whose owner is signed in there, and what makes the server know that again."""
+
+    server: SignInServer
+    home: Path
+    restore: Callable[[], None]
+
+
+@pytest.fixture(scope="module")
+def signed_in(tmp_path_factory: pytest.TempPathFactory) -> Generator[SignedIn]:
+    folder = tmp_path_factory.mktemp("signed-in")
+    with sign_in_server() as running:
+        assert command(folder, running, "login", "dev/p").status == 0
+        yield SignedIn(running, folder / "home", running.checkpoint())
+
+
+@pytest.fixture
+def member_server(tmp_path: Path, signed_in: SignedIn) -> SignInServer:
+    """A server at which the state folder of this test is signed in: a copy for each."""
+    signed_in.restore()
+    shutil.copytree(signed_in.home, tmp_path / "home")
+    return signed_in.server
+
+
 def command(folder: Path, server: SignInServer, *words: str, **env: str) -> Done:
     config = folder / "workbench-config.json"
     if not config.exists():
         config_file(folder, {"p": {"url": server.url, "connectTimeout": 15}})
-    env = {**browser_variables(), "MCP_WORKBENCH_HOME": str(folder / "home"), **env}
+    env = {**browser(), "MCP_WORKBENCH_HOME": str(folder / "home"), **env}
     return typed([*words, "--config", str(config)], folder, Streams(), env)
 
 
@@ -64,7 +89,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 def test_files_are_private_whatever_the_umask_is(tmp_path: Path, server: SignInServer) -> None:
     config = config_file(tmp_path, {"p": {"url": server.url, "connectTimeout": 15}})
-    env = {**browser_variables(), "MCP_WORKBENCH_HOME": str(tmp_path / "home")}
+    env = {**browser(), "MCP_WORKBENCH_HOME": str(tmp_path / "home")}
     argv = [*COMMAND, "login", "dev/p", "--config", str(config)]
     subprocess.run(argv, env=env, umask=0, check=True, capture_output=True, timeout=TIMEOUT)
 
@@ -91,9 +116,9 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
 def test_a_folder_that_is_open_to_others_is_refused(
-    tmp_path: Path, server: SignInServer, mode: int
+    tmp_path: Path, member_server: SignInServer, mode: int
 ) -> None:
-    command(tmp_path, server, "login", "dev/p")
+    server = member_server
     folder = tmp_path / "home" / "credentials"
     folder.chmod(mode)
 
@@ -112,8 +137,8 @@ def test_a_folder_that_is_open_to_others_is_refused(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_refused(tmp_path: Path, server: SignInServer) -> None:
-    command(tmp_path, server, "login", "dev/p")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, member_server: SignInServer) -> None:
+    server = member_server
     folder = tmp_path / "home" / "credentials"
     os.chown(folder, NOBODY, NOBODY)
 
@@ -163,9 +188,9 @@ def damaged(path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_file_means_that_nobody_is_signed_in(
-    tmp_path: Path, server: SignInServer, name: str
+    tmp_path: Path, member_server: SignInServer, name: str
 ) -> None:
-    command(tmp_path, server, "login", "dev/p")
+    server = member_server
     for path in (tmp_path / "home" / "credentials").glob("*.json"):
         damaged(path, DAMAGED[name])
     server.end_tokens()

@@ -315,14 +315,7 @@ def _of_program(entry: OwnEntry) -> Iterator[EntryProblem]:
     if missing := _missing(entry.words):
         yield EntryProblem("no_program", f"'{entry.name}' starts {missing}, which is not there")
         return
-    if not Path(command).is_absolute():
-        message = f"'{entry.name}' starts {command} without its folder"
-        yield EntryProblem("unclear", f"{message}: from a desktop the host may not find it")
-    if _loads_from_folder(entry.program):
-        message = f"'{entry.name}' starts Python without -P"
-        yield EntryProblem(
-            "unclear", f"{message}: files of the folder that the host works in can be run instead"
-        )
+    yield from _of_place(entry)
     if entry.program == launch().words or Path(command).stem in _RUNNERS:
         return
     if entry.file.scope == "project":  # it may be anybody's file: nothing that it names is started
@@ -335,6 +328,19 @@ def _of_program(entry: OwnEntry) -> Iterator[EntryProblem]:
     elif version != __version__:
         message = f"'{entry.name}' starts {command}, which has version {version}"
         yield EntryProblem("elsewhere", f"{message}; this one is {__version__}")
+
+
+def _of_place(entry: OwnEntry) -> Iterator[EntryProblem]:
+    """Problems of an entry that starts something else in another folder."""
+    command = entry.words[0]
+    if not Path(command).is_absolute():
+        message = f"'{entry.name}' starts {command} without its folder"
+        yield EntryProblem("unclear", f"{message}: from a desktop the host may not find it")
+    if _loads_from_folder(entry.program):
+        message = f"'{entry.name}' starts Python without -P"
+        yield EntryProblem(
+            "unclear", f"{message}: files of the folder that the host works in can be run instead"
+        )
 
 
 def _loads_from_folder(program: Words) -> bool:

@@ -46,7 +46,7 @@ CONNECTIONS = 2048
 STRANGERS = 8  # one in so many connections may stay without an admitted request
 NEW = 5.0  # seconds for the first request of a connection, before it may be dropped as a stranger
 BODIES = 4  # times the largest message: bytes of requests that wait, over all connections
-IN_PROGRESS = 16  # times the largest message: bytes of large requests in progress, whose bodies are kept
+IN_PROGRESS = 16  # times the largest message: bytes of large requests whose calls are in flight
 
 
 class Port(ReaderLimits, Protocol):

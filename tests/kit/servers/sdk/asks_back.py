@@ -44,5 +44,9 @@ def on_a_port() -> None:
     uvicorn.Server(config).run(sockets=[own])
 
 
-if __name__ == "__main__":
+def main() -> None:
     on_a_port() if sys.argv[1:] == ["http"] else server.run("stdio")
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ if __name__ == "__main__":
         serve(
             sys.argv[1],
             {
-                "asks_back.py": lambda: asks_back.server.run("stdio"),
+                "asks_back.py": asks_back.main,
                 "library.py": lambda: anyio.run(library.main),
                 "workshop.py": lambda: anyio.run(workshop.main),
             },
