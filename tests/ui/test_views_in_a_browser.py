@@ -286,6 +286,15 @@ def test_calls_are_held_and_go_on(chromium: Chromium, tmp_path: Path) -> None:
         assert page.complaints() == []
 
 
+CHART_HEIGHTS = """(() => {
+  const chart = document.querySelector(".chart"), empty = chart.cloneNode(false);
+  chart.after(empty);
+  const heights = [empty.offsetHeight, chart.offsetHeight];
+  empty.remove();
+  return heights;
+})()"""
+
+
 def test_numbers_have_quantiles_errors_tokens_and_tools_used_most_and_never(
     chromium: Chromium, tmp_path: Path
 ) -> None:
@@ -299,6 +308,8 @@ def test_numbers_have_quantiles_errors_tokens_and_tools_used_most_and_never(
         it.calls(2, tool="none")
         page.go("#/numbers")
         page.wait("document.querySelector('.figure')?.innerText === '20'")
+        page.wait("document.querySelector('.chart canvas')")
+        heights = page.evaluate(CHART_HEIGHTS)
         text, times = page.text("main"), table(page, "Time")
         used, measured = table(page, "Most used tools"), table(page, "Servers")
         page.click("details summary")
@@ -321,6 +332,7 @@ def test_numbers_have_quantiles_errors_tokens_and_tools_used_most_and_never(
         assert measured[0][:3] == ["dev/files", "20", "2"]
         assert int(measured[0][6].replace(",", "")) > 20  # tokens
         assert "dev/files/tool_0000" in never
+        assert len(set(heights)) == 1, "nothing moves when the chart is loaded"
         assert "dev/clock/add" in never
         assert not never & {"dev/files/tool_0001", "dev/files/tool_0002"}
         assert page.complaints() == []

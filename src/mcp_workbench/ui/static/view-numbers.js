@@ -44,7 +44,7 @@ export default function Numbers() {
 
 const Quantiles = ({name, it}) => html`<tr><td>${name}</td><td class="n">${ms(it.p50)}</td><td class="n">${ms(it.p95)}</td><td class="n">${ms(it.p99)}</td></tr>`;
 
-// The library for charts is loaded with the first chart.
+// The library for charts is loaded with the first chart. Its place has its height before (.chart), so that nothing moves.
 function Chart({points}) {
   const box = useRef(null);
   const plot = useRef(null);
@@ -74,7 +74,7 @@ function Chart({points}) {
     return () => removeEventListener("resize", resize);
   }, [lib, points]);
   const calls = points.reduce((sum, one) => sum + one.calls, 0);
-  return html`<div ref=${box} role="img" aria-label=${`${plural(calls, "call")} in the last hour`}></div><p class="legend"><span><i class="ours"></i>Calls</span><span><i class="bad"></i>Errors</span></p>`;
+  return html`<div ref=${box} class="chart" role="img" aria-label=${`${plural(calls, "call")} in the last hour`}></div><p class="legend"><span><i class="ours"></i>Calls</span><span><i class="bad"></i>Errors</span></p>`;
 }
 
 // A colour as the canvas understands it: light-dark() is resolved by the style of an element.
