@@ -64,12 +64,13 @@ def connected(sockets: ExitStack, number: int) -> socket.socket:
     return sockets.enter_context(socket.create_connection(("127.0.0.1", number)))
 
 
+KNOWS_ID = "a greeting without a proof"
 HELLOS = {
     "silence": b"",
     "the first bytes": MAGIC,
     "half a greeting": MAGIC + OTHER.encode() + ID.encode() + b"\0",
     "a greeting of another replica": MAGIC + OTHER.encode() + b"x" * ID_LENGTH + b"\0" * 16,
-    "a greeting without a proof": MAGIC + OTHER.encode() + ID.encode() + b"\0" * 16,
+    KNOWS_ID: MAGIC + OTHER.encode() + ID.encode() + b"\0" * 16,
     "something else": b"GET / HTTP/1.1\r\n\r\n",
 }
 
@@ -82,7 +83,8 @@ async def test_no_connection_of_a_flood_stays_open(said: str) -> None:
                 connected(sockets, number).send(HELLOS[said] or b"")
 
             await until(lambda: len(seen.opened) == FLOOD)
-            assert seen.open <= STRANGERS
+            # Those that know its id have as many places of their own; greetings may still be unread.
+            assert seen.open <= (2 if said == KNOWS_ID else 1) * STRANGERS
             await until(lambda: seen.open == 0)
 
 
