@@ -280,11 +280,15 @@ class Gate:
 
     def __init__(self) -> None:
         self._open = threading.Event()
-        self.waiting = threading.Semaphore(0)
+        self._arrived = threading.Semaphore(0)
 
     def __call__(self, asked: Asked) -> None:
-        self.waiting.release()
+        self._arrived.release()
         self._open.wait(3 * PATIENCE)
+
+    def wait(self) -> None:
+        """Until somebody else has come here and waits."""
+        assert self._arrived.acquire(timeout=PATIENCE), "nobody came"
 
     def open(self) -> None:
         self._open.set()

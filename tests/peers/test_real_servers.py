@@ -68,7 +68,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return make_world(tmp_path_factory.mktemp("world"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def direct(workplace: Path, world: World, tmp_path_factory: pytest.TempPathFactory) -> Direct:
     definitions: dict[str, list[Json]] = {}
     results: dict[int, Json] = {}

@@ -55,7 +55,7 @@ async def host(
         yield host
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def direct(tmp_path_factory: pytest.TempPathFactory) -> Direct:
     """What a legacy host gets from the server itself, with nothing between them."""
     async with directly(tmp_path_factory.mktemp("direct"), mode=LEGACY_MODE) as host:

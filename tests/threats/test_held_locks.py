@@ -91,21 +91,25 @@ def test_who_holds_a_lock_is_named(tmp_path: Path) -> None:
         pass
 
 
-async def test_servers_that_wait_for_the_lock_file_leave_the_threads_to_others(
-    tmp_path: Path,
-) -> None:
+async def all_admitted_with_one_thread(folder: Path) -> list[bool]:
+    """Who is shown, once the lock that they wait for is released."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    path = tmp_path / NAME
-    locks = of_file(path)
+    locks = of_file(folder / NAME)
     async with asyncio.timeout(PATIENCE), task_scope() as scope:
-        with held(tmp_path / WRITING) as holder:
+        with held(folder / WRITING) as holder:
             waiting = [scope.start(admitted(locks, n), f"server {n}") for n in range(SERVERS)]
             for _ in range(20):
                 assert await asyncio.to_thread(int) == 0
             assert not any(one.done() for one in waiting)
             holder.release()
-            shown = [await one for one in waiting]
+            return [await one for one in waiting]
 
+
+def test_servers_that_wait_for_the_lock_file_leave_the_threads_to_others(tmp_path: Path) -> None:
+    """In a loop of its own: other tests need more than one thread."""
+    shown = asyncio.run(all_admitted_with_one_thread(tmp_path))
+
+    path = tmp_path / NAME
     assert shown == [True] * SERVERS
     assert len(json.loads(path.read_text())["servers"]) == SERVERS
 

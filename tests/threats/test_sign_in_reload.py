@@ -108,7 +108,7 @@ async def test_a_reload_during_the_exchange_of_tokens_ends_the_waiting(
     async with bench(tmp_path, at(old)) as workbench:
         opened, _ = await workbench.gateway.sign_ins.begin(at(old))
         browser = asyncio.ensure_future(asyncio.to_thread(visit, opened.url))
-        await asyncio.to_thread(gate.waiting.acquire)
+        await asyncio.to_thread(gate.wait)
 
         workbench.reload(snapshot(at(new)))
 
@@ -149,7 +149,7 @@ async def test_one_that_has_failed_before_it_had_an_address_is_not_found_again(
     async with bench(tmp_path, at(old)) as workbench:
         sign_ins = workbench.gateway.sign_ins
         first = asyncio.ensure_future(sign_ins.begin(at(old)))
-        await asyncio.to_thread(gate.waiting.acquire)
+        await asyncio.to_thread(gate.wait)
 
         workbench.reload(snapshot(at(new)))
         opened, _ = await sign_ins.begin(at(new))
@@ -220,7 +220,7 @@ async def test_a_call_that_is_cancelled_leaves_the_sign_in_to_the_others(
     async with bench(tmp_path, at(server)) as workbench:
         sign_ins = workbench.gateway.sign_ins
         first = asyncio.ensure_future(sign_ins.begin(at(server)))
-        await asyncio.to_thread(gate.waiting.acquire)
+        await asyncio.to_thread(gate.wait)
         second = asyncio.ensure_future(sign_ins.begin(at(server)))
         await asyncio.sleep(0)
         first.cancel()
@@ -295,7 +295,7 @@ async def test_a_refresh_that_is_under_way_at_a_reload_helps_nobody_else(
         old.acts["/token"] = gate
         old.end_tokens()
         first = asyncio.ensure_future(calls(workbench))
-        await asyncio.to_thread(gate.waiting.acquire)
+        await asyncio.to_thread(gate.wait)
 
         workbench.reload(changed[change])
         asked = len(new.asked)
@@ -319,7 +319,7 @@ async def test_two_processes_at_a_reload_use_one_refresh(
         server.acts["/token"] = gate
         server.end_tokens()
         waiting = [asyncio.ensure_future(calls(bench)) for bench in (one, another, one, another)]
-        await asyncio.to_thread(gate.waiting.acquire)
+        await asyncio.to_thread(gate.wait)
         one.reload(snapshot(at(server), url_spec(other.url, "t", headers=())))
         another.reload(snapshot(url_spec(server.url, "renamed", headers=())))
         gate.open()

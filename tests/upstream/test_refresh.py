@@ -87,7 +87,7 @@ async def test_it_is_refreshed_before_it_ends_while_calls_go_on(
         for _ in range(50):
             await one.prepare(scope)
             assert token(one) == first  # nobody waits
-        assert await asyncio.to_thread(gate.waiting.acquire, timeout=PATIENCE)
+        await asyncio.to_thread(gate.wait)
         gate.open()
         await until(lambda: token(one) != first)
         assert token(one) in server.good
