@@ -441,7 +441,8 @@ tools = {name: Definition(name, raw) for name in names}
 while os.read(0, 1):  # a byte for each round
     if sys.argv[1] == "reader":
         found = files.read(spec)
-        assert found is None or len({name[0] for name in found.catalogue.tools}) == 1
+        assert found is not None, "there was a whole file before it began"
+        assert len({name[0] for name in found.catalogue.tools}) == 1
     else:
         files.write(spec, KnownCatalogue(Catalogue(tools), False, at=time.time()))
     os.write(1, b".")
