@@ -93,9 +93,11 @@ test-cost: $(VENV)/.dev ## what measures CPU time and memory, the largest messag
 test-quick: $(VENV)/.dev ## the tests that hardly start a process: about 20 seconds
 	$(PYTEST) --workers 3 tests/core tests/transport tests/protocol tests/schema tests/config tests/server
 
-coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
+MEASURED := $(BIN)/python -m coverage run -p -m pytest
+coverage: $(VENV)/.dev $(SDK1)/.ready ## branch coverage of the suite and of the short form of `cluster`, the started programs included
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -p -m pytest -m "not peers and not browser" --workers $(AT_ONCE)
+	$(MEASURED) --workers $(AT_ONCE)
+	CALLS=500 AWAY=5 $(MEASURED) -m peers --workers 2 --timeout=0 tests/cluster
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report -i --include="src/*" --skip-covered --sort=cover
 

@@ -28,9 +28,9 @@ INTERRUPTED = """
 import os, resource, signal, sys
 from mcp_workbench.config.state_home import write_whole
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 for statement in sys.argv[1:]:
     if not os.fork():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         exec(statement)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGXFSZ
