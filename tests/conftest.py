@@ -19,7 +19,7 @@ from hypothesis import Phase, settings
 settings.register_profile(
     "suite",
     settings.get_profile("ci"),
-    max_examples=50,
+    max_examples=30,
     phases=set(Phase) - {Phase.explain},
 )
 sys.path.insert(0, str(Path(__file__).parent.parent))

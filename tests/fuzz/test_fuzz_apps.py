@@ -66,7 +66,7 @@ def tags(page: str) -> list[str]:
     return parser.started
 
 
-@fuzzed(pages, examples=40)
+@fuzzed(pages)
 def test_a_page_has_the_script_before_its_content_and_nothing_else_changes(page: str) -> None:
     changed = inserted(page, SCRIPT)
 
@@ -76,7 +76,7 @@ def test_a_page_has_the_script_before_its_content_and_nothing_else_changes(page:
     assert len(before) == len(set(before))
 
 
-@fuzzed(mutated(st.just(RESULT)), examples=40)
+@fuzzed(mutated(st.just(RESULT)))
 def test_any_result_is_still_one_that_can_be_read(result: bytes) -> None:
     result = result.decode("utf-8", "replace").encode()  # as it is received
     changed = bytes(with_script(result, SCRIPT))
@@ -85,7 +85,7 @@ def test_any_result_is_still_one_that_can_be_read(result: bytes) -> None:
         assert json.loads(changed).keys() == json.loads(result).keys()
 
 
-@fuzzed(mutated(st.just(SKILL)), examples=40)
+@fuzzed(mutated(st.just(SKILL)))
 def test_any_entry_keeps_all_but_its_addresses(entry: bytes) -> None:
     entry = entry.decode("utf-8", "replace").encode()
     try:
@@ -101,9 +101,7 @@ def test_any_entry_keeps_all_but_its_addresses(entry: bytes) -> None:
     read_skill(entry)
 
 
-@fuzzed(
-    st.text(st.sampled_from("skil:/a.é"), max_size=size(12)).map("skill://".__add__), examples=40
-)
+@fuzzed(st.text(st.sampled_from("skil:/a.é"), max_size=size(12)).map("skill://".__add__))
 def test_every_address_of_a_skill_leads_back(uri: str) -> None:
     assert read_skill_address(skill_address(OWNER, uri)) == (
         (OWNER, uri) if uri != "skill://" else None

@@ -55,7 +55,7 @@ async def messages(chunks: list[bytes]) -> tuple[list[bytes], bool]:
     return received, False
 
 
-@fuzzed(frames | mutated(frames, 2) | st.binary(max_size=size(40)), cuts, examples=40)
+@fuzzed(frames | mutated(frames, 2) | st.binary(max_size=size(40)), cuts)
 def test_messages_are_the_same_however_they_are_cut(data: bytes, at: list[int]) -> None:
     received = RUNNER.run(messages(list(in_chunks(data, at))))
 
@@ -63,7 +63,7 @@ def test_messages_are_the_same_however_they_are_cut(data: bytes, at: list[int]) 
     assert all(len(message) <= MOST for message in received[0])
 
 
-@fuzzed(bodies | mutated(bodies, 3), examples=40)
+@fuzzed(bodies | mutated(bodies, 3))
 def test_a_request_is_read_or_refused(data: bytes) -> None:
     try:
         request = read_request(data)

@@ -90,7 +90,7 @@ def check_place(problem: Problem, raw: bytes) -> None:
     assert 1 <= problem.column <= len(lines[problem.line - 1]) + 1
 
 
-@fuzzed(mutated(written) | written | st.binary(max_size=30), st.booleans(), examples=40)
+@fuzzed(mutated(written) | written | st.binary(max_size=30), st.booleans())
 def test_any_file_is_a_snapshot_or_findings_with_places(raw: bytes, careful: bool) -> None:
     found = loaded(raw, careful=careful)
 
@@ -103,7 +103,7 @@ def test_any_file_is_a_snapshot_or_findings_with_places(raw: bytes, careful: boo
     assert "sesame" not in told  # no value of a variable is shown
 
 
-@fuzzed(files, examples=40)
+@fuzzed(files)
 def test_whatever_is_accepted_can_be_used_or_says_why(value: Any) -> None:
     snapshot, _ = validate(value, ENVIRON)
 
@@ -127,7 +127,7 @@ def test_whatever_is_accepted_can_be_used_or_says_why(value: Any) -> None:
                 assert "sesame" not in redact(" ".join(texts), secrets)
 
 
-@fuzzed(mutated(st.builds(lambda write, value: write(value), writers, values)), examples=40)
+@fuzzed(mutated(st.builds(lambda write, value: write(value), writers, values)))
 def test_plain_json_reads_as_in_any_other_reader(raw: bytes) -> None:
     text = raw.decode("utf-8", "replace").lstrip("\ufeff")  # we pass over one, others over none
     try:
@@ -178,7 +178,7 @@ def by_hand(text: str) -> tuple[str, list[str]]:
     return out, list(dict.fromkeys(missing))
 
 
-@fuzzed(texts, examples=40)
+@fuzzed(texts)
 def test_variables_are_replaced_once_and_nothing_else(text: str) -> None:
     found = expand(text, ENVIRON)
 
@@ -197,7 +197,6 @@ SECRETS = st.text(
 @fuzzed(
     st.lists(SECRETS, min_size=1, max_size=3),
     st.lists(st.text(max_size=4), max_size=4),
-    examples=40,
 )
 def test_no_secret_stays_in_any_spelling(values: list[str], between: list[str]) -> None:
     secrets = {value: f"N{n}" for n, value in enumerate(values)}

@@ -27,7 +27,7 @@ def read(chunks: list[bytes]) -> tuple[list[list[bytes]], bool]:
     return received, False
 
 
-@fuzzed(frames | st.binary(max_size=size(60)), cuts, examples=40)
+@fuzzed(frames | st.binary(max_size=size(60)), cuts)
 def test_frames_are_the_same_however_they_are_cut(data: bytes, at: list[int]) -> None:
     received, is_refused = read(list(in_chunks(data, at)))
 

@@ -124,7 +124,7 @@ def expected(data: bytes) -> dict[int, Any]:
     return found
 
 
-@fuzzed(spoken, examples=40)
+@fuzzed(spoken)
 def test_an_answer_reaches_who_asked_once_and_nobody_else(data: bytes) -> None:
     told, talk = hear([data])
     right = expected(data)

@@ -51,7 +51,7 @@ def spelled(value: Any, separators: tuple[str, str]) -> msgspec.Raw:
     return msgspec.Raw(f" {json.dumps(value, separators=separators)} ".encode())
 
 
-@fuzzed(pairs, results | valid, kinds, spaced, examples=40)
+@fuzzed(pairs, results | valid, kinds, spaced)
 def test_a_result_keeps_what_its_host_can_read(
     pair: EraPair, result: Any, kind: Any, separators: tuple[str, str]
 ) -> None:
@@ -82,7 +82,7 @@ def test_a_result_keeps_what_its_host_can_read(
         assert isinstance(found.get("structuredContent", {}), dict)
 
 
-@fuzzed(pairs, objects, objects, objects, st.integers(1, 9), examples=40)
+@fuzzed(pairs, objects, objects, objects, st.integers(1, 9))
 def test_parameters_keep_what_is_not_of_the_hop(
     pair: EraPair, arguments: Any, meta: Any, more: Any, number: int
 ) -> None:
@@ -145,7 +145,7 @@ wanted = st.fixed_dictionaries(
 )
 
 
-@fuzzed(wanted, values, examples=40)
+@fuzzed(wanted, values)
 def test_a_question_can_be_put_or_has_no_usable_form(value: Any, params: Any) -> None:
     address = ServerAddress("dev", "a")
     try:
@@ -214,7 +214,7 @@ tokens = mutated(
 )
 
 
-@fuzzed(tokens, st.text(max_size=3), examples=40)
+@fuzzed(tokens, st.text(max_size=3))
 def test_a_changed_seal_stays_shut(token: bytes, more: str) -> None:
     right = SEAL.close(SignedState("relay", ServerAddress("a", "b"), "d", "p", 5.0))
 

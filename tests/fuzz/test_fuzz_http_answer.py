@@ -127,7 +127,7 @@ def heard(chunks: list[bytes], limit: int = LIMIT) -> Outcome:
     return RUNNER.run(asyncio.wait_for(hear(chunks, limit), PATIENCE))
 
 
-@fuzzed(bodies, packers, frames, st.integers(1, 5000), cuts, examples=40)
+@fuzzed(bodies, packers, frames, st.integers(1, 5000), cuts)
 def test_an_answer_arrives_whole(
     body: bytes, how: str, frame: str, chunk: int, at: list[int]
 ) -> None:
@@ -136,7 +136,7 @@ def test_an_answer_arrives_whole(
     assert heard(in_chunks(data, at)) == (200, "whole", body)
 
 
-@fuzzed(mutated(answers), cuts, examples=40)
+@fuzzed(mutated(answers), cuts)
 def test_any_answer_is_whole_or_broken_whatever_the_chunks(data: bytes, at: list[int]) -> None:
     assert heard(in_chunks(data, at)) == heard([data])
 
@@ -148,7 +148,7 @@ def test_no_more_than_the_cap_is_kept(body: bytes, how: str, frame: str, limit: 
     assert outcome == ((200, "whole", body) if len(body) <= limit else (200, "too large", b""))
 
 
-@fuzzed(mutated(bodies.map(lambda body: packed(body, "gzip")), 2), cuts, examples=40)
+@fuzzed(mutated(bodies.map(lambda body: packed(body, "gzip")), 2), cuts)
 def test_what_is_unpacked_is_what_was_packed(data: bytes, at: list[int]) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
     _, how, body = heard([head, *in_chunks(data, at)], 1 << 24)
@@ -169,7 +169,6 @@ dates = st.sampled_from(
 @fuzzed(
     mutated(dates.map(lambda text: text.encode("latin-1"))) | st.binary(max_size=12),
     st.floats(0, 2e9),
-    examples=40,
 )
 def test_a_wait_is_a_sensible_time_or_none(text: bytes, now: float) -> None:
     wait = retry_after({"retry-after": text.decode("latin-1")}, now)

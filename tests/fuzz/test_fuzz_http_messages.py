@@ -112,7 +112,7 @@ def heard(status: int, kind: str, chunks: list[bytes], method: str, modern: bool
 methods = st.sampled_from(["tools/call", "tools/list", "initialize"])
 
 
-@fuzzed(mutated(bodies | batches, 2), statuses, methods, st.booleans(), examples=40)
+@fuzzed(mutated(bodies | batches, 2), statuses, methods, st.booleans())
 def test_a_body_tells_who_asked_and_nobody_else(
     body: bytes, status: int, method: str, modern: bool
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_body_tells_who_asked_and_nobody_else(
             strict_json(told)
 
 
-@fuzzed(events, st.booleans(), cuts, examples=40)
+@fuzzed(events, st.booleans(), cuts)
 def test_a_stream_tells_who_asked(stream: bytes, modern: bool, at: list[int]) -> None:
     whole = heard(200, "text/event-stream", [stream], "tools/call", modern)
     parts = heard(200, "text/event-stream", in_chunks(stream, at), "tools/call", modern)

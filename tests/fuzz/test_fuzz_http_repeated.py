@@ -172,7 +172,7 @@ async def serve(chunks: list[bytes], *, parses_all: bool) -> tuple[Any, ...]:
     return front.taken, front.refused, transport.sent, transport.ended, connection.deaf
 
 
-@fuzzed(parts(requests, REQUESTS[0], REQUESTS[0], REQUESTS[3], LATER), examples=40)
+@fuzzed(parts(requests, REQUESTS[0], REQUESTS[0], REQUESTS[3], LATER))
 def test_requests_with_a_repeated_head_are_read_as_the_parser_reads_them(parts: list[Part]) -> None:
     chunks = reads(parts)
     with no_fault_of_ours():
@@ -261,7 +261,7 @@ conversations = st.lists(one_response.map(lambda one: [one]) | in_a_row, max_siz
 )
 
 
-@fuzzed(conversations, examples=40)
+@fuzzed(conversations)
 def test_responses_with_a_repeated_head_are_read_as_the_parser_reads_them(
     responses: list[tuple[bytes, list[int], int]],
 ) -> None:

@@ -76,7 +76,7 @@ def decoded(line: bytes) -> Envelope | Malformed:
         return error
 
 
-@fuzzed(mutated(written), examples=40)
+@fuzzed(mutated(written))
 def test_what_is_read_is_what_stands_there(line: bytes) -> None:
     line = json_text.mend_text(line)
     found = decoded(line)
@@ -93,7 +93,7 @@ def test_what_is_read_is_what_stands_there(line: bytes) -> None:
     assert one_json_line(frame)["id"] == 7
 
 
-@fuzzed(mutated(written), examples=40)
+@fuzzed(mutated(written))
 def test_a_host_s_message_is_read_alike_in_a_body_and_on_a_line(body: bytes) -> None:
     try:
         read = parse.read_body(body)
@@ -108,7 +108,7 @@ def test_a_host_s_message_is_read_alike_in_a_body_and_on_a_line(body: bytes) -> 
     assert flat == message
 
 
-@fuzzed(written, cuts, examples=40)
+@fuzzed(written, cuts)
 def test_a_text_is_as_deep_however_it_arrives(text: bytes, at: list[int]) -> None:
     whole, parts = json_text.DepthScan(), json_text.DepthScan()
     text = b'["[\\\\","\\"{",' + text + b"]"
@@ -128,7 +128,7 @@ def members_of(message: Envelope) -> Any:
         return error.error
 
 
-@fuzzed(mutated(written), examples=40)
+@fuzzed(mutated(written))
 def test_the_largest_messages_are_read_like_all_others(line: bytes) -> None:
     line = json_text.mend_surrogates(json_text.mend_text(line))
     try:
@@ -160,7 +160,7 @@ inner = st.dictionaries(keys, values | st.just({"a": 1, "id": 3}), max_size=3).m
 
 
 @fuzzed(st.integers(10, 120), inner, st.permutations(["jsonrpc", "id", "result"]), writers,
-        st.integers(0, 300), examples=40)  # fmt: skip
+        st.integers(0, 300))  # fmt: skip
 def test_of_a_message_that_broke_off_its_own_id_is_saved_or_none(
     id: int, result: Any, order: list[str], write: Any, end: int
 ) -> None:

@@ -51,7 +51,7 @@ class Pages:
         asyncio.get_running_loop().call_soon(self.conversation.receive, line)
 
 
-@fuzzed(st.lists(ANSWERS, min_size=1, max_size=5), examples=40)
+@fuzzed(st.lists(ANSWERS, min_size=1, max_size=5))
 def test_any_pages_are_a_list_or_none(answers: list[Any]) -> None:
     async def listed() -> list[str]:
         pages = Pages(answers)
@@ -71,7 +71,7 @@ def test_any_pages_are_a_list_or_none(answers: list[Any]) -> None:
     assert len(set(names)) == len(names)
 
 
-@fuzzed(st.text(max_size=size(40)), st.lists(st.text(max_size=size(40)), max_size=20), examples=40)
+@fuzzed(st.text(max_size=size(40)), st.lists(st.text(max_size=size(40)), max_size=20))
 def test_a_mistyped_name_gets_a_known_one_or_none(wrong: str, known: list[str]) -> None:
     said = did_you_mean(wrong, known)
 

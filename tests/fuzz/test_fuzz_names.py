@@ -46,7 +46,7 @@ tools = st.text(st.sampled_from("ab_/.é "), min_size=1, max_size=6) | st.text(
 identifiers = st.builds(ToolIdentifier, names, names, tools)
 
 
-@fuzzed(st.lists(identifiers, max_size=6, unique=True), examples=40)
+@fuzzed(st.lists(identifiers, max_size=6, unique=True))
 def test_flat_names_are_as_different_as_what_they_name(found: list[ToolIdentifier]) -> None:
     flat = [generate_tool_name(one.toolbox, one.server, one.tool) for one in found]
 
@@ -54,7 +54,7 @@ def test_flat_names_are_as_different_as_what_they_name(found: list[ToolIdentifie
     assert [parse_tool_name(name) for name in flat] == found
 
 
-@fuzzed(st.text(st.sampled_from("a_b-"), max_size=size(12)) | st.text(max_size=8), examples=40)
+@fuzzed(st.text(st.sampled_from("a_b-"), max_size=size(12)) | st.text(max_size=8))
 def test_any_text_is_one_flat_name_or_none(text: str) -> None:
     found = parse_tool_name(text)
 
@@ -66,7 +66,7 @@ def test_any_text_is_one_flat_name_or_none(text: str) -> None:
     assert "__" not in found.server
 
 
-@fuzzed(identifiers, identifiers, examples=40)
+@fuzzed(identifiers, identifiers)
 def test_no_server_s_prefix_is_another_one_s(one: ToolIdentifier, other: ToolIdentifier) -> None:
     prefixes = [generate_tool_name(i.toolbox, i.server, "") for i in (one, other)]
 
@@ -85,7 +85,7 @@ shelves = st.lists(
 )
 
 
-@fuzzed(shelves, examples=40)
+@fuzzed(shelves)
 def test_every_resource_has_one_uri_that_leads_back(
     found: list[tuple[ServerAddress, list[str]]],
 ) -> None:
@@ -109,7 +109,6 @@ pieces = st.sampled_from(["a", "/", "{x}", "{+x}", "{?q}", "b", "%41", "{", "}"]
 @fuzzed(
     st.lists(pieces, max_size=6).map("".join),
     st.lists(pieces, max_size=6).map("".join),
-    examples=40,
 )
 def test_a_template_matches_as_a_regular_expression_would(template: str, uri: str) -> None:
     parts = re.split(r"(\{[+#./;?&]?[^{}]*\})", template)
@@ -125,7 +124,7 @@ def test_a_template_matches_as_a_regular_expression_would(template: str, uri: st
 globs = st.text(st.sampled_from("ab*?[]!-_"), max_size=6)
 
 
-@fuzzed(st.lists(globs, max_size=4), globs, examples=40)
+@fuzzed(st.lists(globs, max_size=4), globs)
 def test_filters_show_what_their_patterns_say(patterns: list[str], tool: str) -> None:
     def hit(pattern: str) -> bool:
         return pattern == tool or fnmatchcase(tool, pattern)
@@ -145,7 +144,6 @@ urls = st.sampled_from(
 @fuzzed(
     mutated(urls),
     st.text(max_size=8) | mutated(urls).map(lambda u: u.decode("utf-8", "replace")),
-    examples=40,
 )
 def test_any_url_is_an_address_that_fits_on_a_request_line(url: bytes, reference: str) -> None:
     try:
@@ -165,7 +163,7 @@ def test_any_url_is_an_address_that_fits_on_a_request_line(url: bytes, reference
         assert parse_url(f"{address.origin}{address.target}").origin == address.origin
 
 
-@fuzzed(st.text(max_size=10), st.binary(max_size=20), examples=40)
+@fuzzed(st.text(max_size=10), st.binary(max_size=20))
 def test_a_header_s_value_comes_back(text: str, value: bytes) -> None:
     try:
         text.encode()

@@ -76,7 +76,7 @@ def test_only_what_is_wrong_is_explained(schema: Any, arguments: Any) -> None:
     assert not told or not accepted(arguments, here)
 
 
-@fuzzed(CHAINS, st.fixed_dictionaries({"a": values}), examples=40)
+@fuzzed(CHAINS, st.fixed_dictionaries({"a": values}))
 def test_references_in_circles_are_followed_to_an_end(schema: Any, arguments: Any) -> None:
     assert len(said(schema, arguments)) < 20_000
     shape = arguments_shape(schema)
@@ -84,7 +84,7 @@ def test_references_in_circles_are_followed_to_an_end(schema: Any, arguments: An
     assert whole_signature("edit", shape).text.startswith("edit(")
 
 
-@fuzzed(values, objects, examples=40)
+@fuzzed(values, objects)
 def test_anything_can_stand_where_a_schema_does(schema: Any, arguments: Any) -> None:
     assert isinstance(said(schema, arguments), str)
     assert whole_signature("edit", arguments_shape(schema)).text.startswith("edit(")

@@ -142,7 +142,7 @@ def request_id(line: bytes) -> Any:
 modes = st.sampled_from(["proxy", "dynamic"])
 
 
-@fuzzed(st.lists(lines, max_size=size(5)), revisions, modes, examples=40)
+@fuzzed(st.lists(lines, max_size=size(5)), revisions, modes)
 def test_every_request_is_answered_once(said: list[bytes], revision: str, mode: ToolMode) -> None:
     async def play(scene: Scene) -> None:
         if revision:

@@ -84,7 +84,7 @@ headers = st.sampled_from(
 )
 
 
-@fuzzed(mutated(headers.map(str.encode), 4), st.integers(1, 3000), examples=40)
+@fuzzed(mutated(headers.map(str.encode), 4), st.integers(1, 3000))
 def test_a_challenge_is_read(data: bytes, repeated: int) -> None:
     header = data.decode("latin-1") * repeated
     challenge = oauth.read_challenge(header)
@@ -96,7 +96,7 @@ def test_a_challenge_is_read(data: bytes, repeated: int) -> None:
         refused(Outgoing((), {}).checked, url)
 
 
-@fuzzed(documents | mutated(documents, 3), urls, examples=40)
+@fuzzed(documents | mutated(documents, 3), urls)
 def test_metadata_is_read_or_refused(data: bytes, issuer: str) -> None:
     resource = refused(oauth.read_resource, data, SERVER, SERVER)
     if resource is not LEFT_OUT:
@@ -125,7 +125,7 @@ def visited(server: AuthorizationServer) -> None:
     assert dict(parse_qsl(urlsplit(url).query))["state"] == "s"
 
 
-@fuzzed(documents | mutated(documents, 3), examples=40)
+@fuzzed(documents | mutated(documents, 3))
 def test_answers_of_an_authorization_server_are_read_or_refused(data: bytes) -> None:
     tokens = refused(oauth_tokens.read_tokens, data, "source")
     if tokens is not LEFT_OUT:
@@ -138,7 +138,7 @@ def test_answers_of_an_authorization_server_are_read_or_refused(data: bytes) -> 
     assert all(text.isprintable() for text in oauth_tokens.read_error(data))
 
 
-@fuzzed(mutated(values.map(lambda value: json.dumps(value).encode()), 2), examples=40)
+@fuzzed(mutated(values.map(lambda value: json.dumps(value).encode()), 2))
 def test_an_id_token_names_somebody_or_nobody(claims: bytes) -> None:
     id_token = f"a.{urlsafe_b64encode(claims).decode()}.c"
     answer = json.dumps({"access_token": "t", "id_token": id_token}).encode()
@@ -154,7 +154,7 @@ queries = st.dictionaries(
 ).map(lambda value: urlencode(value, errors="replace").encode())
 
 
-@fuzzed(queries | mutated(queries, 3), st.booleans(), st.integers(1, 80), examples=40)
+@fuzzed(queries | mutated(queries, 3), st.booleans(), st.integers(1, 80))
 def test_a_code_comes_from_a_redirect_of_this_sign_in_alone(
     data: bytes, names_issuer: bool, repeated: int
 ) -> None:

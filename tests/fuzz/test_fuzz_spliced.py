@@ -59,7 +59,7 @@ def spelled(members: list[tuple[str, Any]], space: str) -> bytes:
     return ("{" + ",".join(parts) + (space if not parts else "") + "}").encode()
 
 
-@fuzzed(PAIRS_OF, SPACES, st.text(max_size=5), examples=40)
+@fuzzed(PAIRS_OF, SPACES, st.text(max_size=5))
 def test_a_failed_result_with_a_lesson_is_json(members: Any, space: str, words: str) -> None:
     result = spelled(members, space)
 
@@ -73,7 +73,7 @@ def test_a_failed_result_with_a_lesson_is_json(members: Any, space: str, words: 
     assert found == said
 
 
-@fuzzed(PAIRS_OF, SPACES, st.text(max_size=5), examples=40)
+@fuzzed(PAIRS_OF, SPACES, st.text(max_size=5))
 def test_an_error_with_a_lesson_is_json(members: Any, space: str, words: str) -> None:
     error = spelled(members, space)
 
@@ -82,7 +82,7 @@ def test_an_error_with_a_lesson_is_json(members: Any, space: str, words: str) ->
     assert found == {**strict_json(error), "message": f"m\n{words}"}
 
 
-@fuzzed(PAIRS_OF, SPACES, st.sampled_from(list(PAIRS.values())), examples=40)
+@fuzzed(PAIRS_OF, SPACES, st.sampled_from(list(PAIRS.values())))
 def test_a_result_of_any_members_is_json_for_its_host(
     members: Any, space: str, pair: EraPair
 ) -> None:
@@ -100,7 +100,7 @@ def test_a_result_of_any_members_is_json_for_its_host(
         assert isinstance(strict_json(answer(b"1", kept))["result"], dict)
 
 
-@fuzzed(PAIRS_OF, SPACES, examples=40)
+@fuzzed(PAIRS_OF, SPACES)
 def test_what_is_read_from_a_resource_is_json(members: Any, space: str) -> None:
     result = msgspec.Raw(spelled(members, space))
 
@@ -112,7 +112,7 @@ def test_what_is_read_from_a_resource_is_json(members: Any, space: str) -> None:
         assert strict_json(refusal(b"1", told))["id"] == 1
 
 
-@fuzzed(PAIRS_OF, SPACES, st.text(min_size=1, max_size=4), examples=40)
+@fuzzed(PAIRS_OF, SPACES, st.text(min_size=1, max_size=4))
 def test_a_definition_of_any_members_is_json_wherever_it_is_shown(
     members: Any, space: str, name: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_a_definition_of_any_members_is_json_wherever_it_is_shown(
         assert strict_json(older.raw)["name"] == tool.name
 
 
-@fuzzed(PAIRS_OF, SPACES, st.dictionaries(NAMES, ANY | st.none(), max_size=3), examples=40)
+@fuzzed(PAIRS_OF, SPACES, st.dictionaries(NAMES, ANY | st.none(), max_size=3))
 def test_changed_members_are_the_wanted_ones(members: Any, space: str, wanted: Any) -> None:
     json_ = spelled(members, space)
     parts = {k: None if v is None else msgspec.json.encode(v) for k, v in wanted.items()}
@@ -141,7 +141,7 @@ def test_changed_members_are_the_wanted_ones(members: Any, space: str, wanted: A
     assert strict_json(each(elements, lambda one: changed(one, parts))) == [expected, expected]
 
 
-@fuzzed(PAIRS_OF, SPACES, examples=40)
+@fuzzed(PAIRS_OF, SPACES)
 def test_a_modern_result_for_a_legacy_host_is_json(members: Any, space: str) -> None:
     found = strict_json(bytes(legacy_result(msgspec.Raw(spelled(members, space)))))
 

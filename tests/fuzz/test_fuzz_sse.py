@@ -73,7 +73,7 @@ def read(chunks: list[bytes], limit: int) -> tuple[list[Told], EventReader, bool
     return events, reader, False
 
 
-@fuzzed(said, cuts, examples=40)
+@fuzzed(said, cuts)
 def test_a_stream_is_read_as_the_standard_says(data: bytes, at: list[int]) -> None:
     events, reader, cut = read(in_chunks(data, at), 1 << 20)
 

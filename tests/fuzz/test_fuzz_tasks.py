@@ -59,7 +59,7 @@ made: st.SearchStrategy[Any] = st.recursive(
 messages = st.dictionaries(names, made, max_size=5)
 
 
-@fuzzed(messages, examples=40)
+@fuzzed(messages)
 def test_any_message_is_a_task_or_none(message: dict[str, Any]) -> None:
     body = json.dumps(message).encode()
     raw = msgspec.Raw(body)
@@ -76,7 +76,7 @@ def test_any_message_is_a_task_or_none(message: dict[str, Any]) -> None:
     assert task_support(optional_task(body)) != "required"
 
 
-@fuzzed(messages, examples=40)
+@fuzzed(messages)
 def test_a_message_without_its_task_has_everything_else(message: dict[str, Any]) -> None:
     body = json.dumps(message).encode()
     meta = message.get("_meta")
@@ -92,7 +92,7 @@ def test_a_message_without_its_task_has_everything_else(message: dict[str, Any])
     assert left == {**{k: v for k, v in message.items() if k != "_meta"}, **({"_meta": rest} if rest else {})}  # fmt: skip
 
 
-@fuzzed(st.text(max_size=80), st.binary(max_size=80), examples=40)
+@fuzzed(st.text(max_size=80), st.binary(max_size=80))
 def test_no_text_that_we_did_not_sign_is_a_task(text: str, data: bytes) -> None:
     seal = TaskSeal(b"k" * 32)
 
