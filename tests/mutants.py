@@ -1,10 +1,11 @@
 """Mutation sample: change one line of the program at random, and see whether the suite notices.
 
-    python -m tests.mutants [--sample 56] [--seed 20261115] [--minutes 90] [--at-once 2]
+    python -m tests.mutants [--sample 56] [--seed 20261115] [--minutes 90] [--at-once 6]
 
 Each mutant lives in a copy of the project with an environment of its own. The tests that import the
 changed module run first, then those that start no process, then all others; the first failure ends
-the run. What survives is printed with its line: each is a missing test, or a line that does nothing.
+the run. Each is printed with the test that noticed it. One that none has noticed is a missing test,
+or a line that does nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ QUICK = [
     "tests/config",
     "tests/server",
 ]
+PASSED = (0, 5)  # exit statuses of pytest: all have, or there was none to run
 ONE_RUN = 900.0  # seconds for one run of tests; a mutant that takes longer has been noticed
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
@@ -183,19 +185,21 @@ class Copy:
         [site] = (folder / ".venv").glob("lib/python*/site-packages")
         ours = sysconfig.get_path("purelib")
         (site / "copy.pth").write_text(f"{folder / 'src'}\n{ours}\n")
+        self._add_commands(Path(sysconfig.get_path("scripts")), folder / ".venv" / "bin")
 
-    def passes(self, tests: list[str], at_once: int) -> bool:
-        """Whether these tests pass; the first failure ends the run."""
-        argv = [str(self.folder / ".venv" / "bin" / "python"), "-m", "pytest", "-x", "-q"]
-        argv += [
-            "-m",
-            "not peers and not browser",
-            "--workers",
-            str(at_once),
-            "-p",
-            "no:cacheprovider",
-        ]
-        argv += tests
+    def _add_commands(self, ours: Path, theirs: Path) -> None:
+        """The commands of our environment, which start its Python; there they start that of the copy."""
+        before, after = (os.fsencode(bin / "python") for bin in (ours, theirs))
+        for path in ours.iterdir():
+            copy = theirs / path.name
+            if path.is_file() and not copy.exists() and not path.name.startswith("python"):
+                copy.write_bytes(path.read_bytes().replace(b"#!" + before, b"#!" + after, 1))
+                copy.chmod(path.stat().st_mode)
+
+    def noticed_by(self, tests: list[str], at_once: int) -> str:
+        """The test that fails first, or nothing."""
+        argv = [str(self.folder / ".venv" / "bin" / "python"), "-m", "pytest", "-x", "-q", "-rfE"]
+        argv += ["--workers", str(at_once), "-p", "no:cacheprovider", *tests]
         with tempfile.TemporaryFile() as output:
             run = subprocess.Popen(
                 argv,
@@ -206,20 +210,27 @@ class Copy:
                 start_new_session=True,  # a mutant that hangs is ended with all its workers
             )
             try:
-                return run.wait(ONE_RUN) == 0
+                if run.wait(ONE_RUN) in PASSED:
+                    return ""
             except subprocess.TimeoutExpired:
-                return False
+                return f"nothing ended within {ONE_RUN:g} s"
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(run.pid, signal.SIGKILL)
                 run.wait()
+            output.seek(0)
+            lines = output.read().decode(errors="replace").splitlines()
+        failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        return failed[0].partition(" - ")[0] if failed else lines[-1]
 
-    def survives(self, mutant: Mutant, at_once: int) -> bool:
+    def noticed(self, mutant: Mutant, at_once: int) -> str:
+        """The same for a change; it is undone afterwards."""
         path = self.folder / mutant.file
         source = path.read_bytes()
         try:
             path.write_bytes(mutant.apply(source))
-            return all(self.passes(tests, at_once) for tests in self._stages(mutant) if tests)
+            by = (self.noticed_by(tests, at_once) for tests in self._stages(mutant) if tests)
+            return next(filter(None, by), "")
         finally:
             path.write_bytes(source)
 
@@ -240,24 +251,25 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=56, help="mutants to try")
     parser.add_argument("--seed", type=int, default=20261115)
     parser.add_argument("--minutes", type=float, default=90.0, help="stop after so long")
-    parser.add_argument("--at-once", type=int, default=2, help="tests that run at a time")
+    parser.add_argument("--at-once", type=int, default=6, help="tests that run at a time")
     wanted = parser.parse_args()
     until = time.monotonic() + wanted.minutes * 60
-    survivors: list[Mutant] = []
-    tried = 0
+    killed = tried = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Copy(Path(folder))
+        if failed := copy.noticed_by(["tests"], wanted.at_once):
+            print(f"The suite fails without a change, so it would notice all: {failed}")
+            return 1
         for mutant in sample(wanted.sample, wanted.seed):
             if time.monotonic() > until:
                 break
             tried += 1
             began = time.monotonic()
-            survived = copy.survives(mutant, wanted.at_once)
-            outcome = "SURVIVED" if survived else "killed"
-            print(f"{tried}/{wanted.sample} {outcome} {time.monotonic() - began:.0f} s  {mutant}")
-            sys.stdout.flush()
-            survivors += [mutant] * survived
-    print(f"\n{tried - len(survivors)} of {tried} mutants were killed (of {wanted.sample} drawn)")
+            by = copy.noticed(mutant, wanted.at_once)
+            killed += bool(by)
+            took = f"{time.monotonic() - began:.0f} s"
+            print(f"{tried}/{wanted.sample} {took} {by or 'SURVIVED'}\n    {mutant}", flush=True)
+    print(f"\n{killed} of {tried} mutants were killed (of {wanted.sample} drawn)")
     return 0
 
 
