@@ -24,6 +24,7 @@ import time
 import venv
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -140,17 +141,17 @@ class _Finder(ast.NodeVisitor):
 
 
 def mutants(file: Path) -> list[Mutant]:
-    """All that can be changed in a file of the project, as far as it is Python afterwards."""
-    source = (ROOT / file).read_bytes()
+    """All that could be changed in a file of the project; what comes out need not be Python."""
     finder = _Finder(file)
-    finder.visit(ast.parse(source))
-    return [mutant for mutant in finder.mutants if _is_change(mutant, source)]
+    finder.visit(ast.parse((ROOT / file).read_bytes()))
+    return finder.mutants
 
 
-def _is_change(mutant: Mutant, source: bytes) -> bool:
-    changed = mutant.apply(source)
+def _is_change(mutant: Mutant) -> bool:
+    """Is it Python, and not the same as before?"""
+    source = (ROOT / mutant.file).read_bytes()
     try:
-        return ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+        return ast.dump(ast.parse(mutant.apply(source))) != ast.dump(ast.parse(source))
     except SyntaxError:
         return False
 
@@ -158,15 +159,16 @@ def _is_change(mutant: Mutant, source: bytes) -> bool:
 def sample(count: int, seed: int) -> list[Mutant]:
     """So many, drawn from all lines alike: one of each line that was drawn."""
     files = [path.relative_to(ROOT) for path in sorted((ROOT / SOURCE).rglob("*.py"))]
-    chance = random.Random(seed)
     lines: dict[tuple[Path, int], list[Mutant]] = {}
     for file in files:
-        if file.is_relative_to(SOURCE / "demo"):
-            continue
-        for mutant in mutants(file):
-            lines.setdefault((file, mutant.line), []).append(mutant)
-    drawn = chance.sample(sorted(lines), min(count, len(lines)))
-    return [chance.choice(lines[line]) for line in drawn]
+        if not file.is_relative_to(SOURCE / "demo"):
+            for mutant in mutants(file):
+                lines.setdefault((file, mutant.line), []).append(mutant)
+    chance = random.Random(seed)
+    order = sorted(lines)
+    chance.shuffle(order)
+    drawn = (chance.choice(lines[line]) for line in order)
+    return list(islice(filter(_is_change, drawn), count))
 
 
 class Copy:
