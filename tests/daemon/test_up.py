@@ -562,7 +562,7 @@ def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> N
 )
 @pytest.mark.usefixtures("real_commands")
 def test_one_that_a_server_has_started_outlives_that_server(tmp_path: Path) -> None:
-    server = "0123456789abcdef.1"
+    server = f"{os.urandom(8).hex()}.1"  # nobody else has it
     with shared(config_file(tmp_path, {"a": entry()}), MCP_WORKBENCH_SERVER=server) as bench:
         DetachedProcesses(server, 0).end_now()
 

@@ -155,7 +155,7 @@ async def test_what_is_left_alone(pids: Path, change: dict[str, str], reason: st
 
 async def test_nobody_else_s_processes_are_touched(pids: Path, tmp_path: Path) -> None:
     """Those of another child, of somebody who has the variable from elsewhere, and those without it."""
-    others = [sleeping({}), sleeping({VARIABLE: ""}), sleeping({VARIABLE: "0123456789abcdef.1"})]
+    others = [sleeping({}), sleeping({VARIABLE: ""}), sleeping({VARIABLE: f"{workbench()}.1"})]
     sibling_pids = tmp_path / "sibling"
     try:
         with ended_afterwards(pids), ended_afterwards(sibling_pids):
@@ -177,22 +177,29 @@ async def test_nobody_else_s_processes_are_touched(pids: Path, tmp_path: Path) -
             other.wait()
 
 
+def workbench() -> str:
+    """A name as the values of a workbench begin with. Tests that run at the same time have different ones."""
+    return os.urandom(8).hex()
+
+
 def sleeping(env: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], start_new_session=True, env={**os.environ, **env})
 
 
 def test_a_value_is_compared_whole() -> None:
     """The first server of many must not end the processes of the tenth."""
-    with sleeping({VARIABLE: "0123456789abcdef.10"}) as other:
-        eventually(lambda: other.pid in found("0123456789abcdef.10"), "it runs its program")
+    name = workbench()
+    first, tenth = f"{name}.1", f"{name}.10"
+    with sleeping({VARIABLE: tenth}) as other:
+        eventually(lambda: other.pid in found(tenth), "it runs its program")
 
-        assert other.pid not in found("0123456789abcdef.1")
-        DetachedProcesses("0123456789abcdef.1", 0).end_now()
+        assert other.pid not in found(first)
+        DetachedProcesses(first, 0).end_now()
         assert other.poll() is None
         DetachedProcesses("", 0).end_now()
         assert other.poll() is None
 
-        DetachedProcesses("0123456789abcdef.10", 0).end_now()
+        DetachedProcesses(tenth, 0).end_now()
         assert other.wait() == -signal.SIGKILL
 
 
