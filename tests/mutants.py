@@ -223,7 +223,8 @@ class Copy:
             output.seek(0)
             lines = output.read().decode(errors="replace").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-        return failed[0].partition(" - ")[0] if failed else lines[-1]
+        by_test = failed and "::" in failed[0]  # otherwise whoever reads this wants to know more
+        return failed[0].partition(" - ")[0] if by_test else "\n".join(lines[-40:])
 
     def noticed(self, mutant: Mutant, at_once: int) -> str:
         """The same for a change; it is undone afterwards."""
