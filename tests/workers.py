@@ -16,7 +16,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from tempfile import TemporaryFile
 from typing import Any, NoReturn, Self
@@ -53,9 +53,18 @@ class SharedLoop:
         count = min(option.workers, len(session.items))
         if count < 2 or option.collectonly or session.testsfailed or not hasattr(os, "fork"):
             return None
+        _make_common_folder(session.config)
         with Workers(session, count, self._place) as workers:
             workers.run()
         return True
+
+
+def _make_common_folder(config: Any) -> None:
+    """The folder for `tmp_path`, made before the first fork: workers have theirs in it.
+
+    Otherwise each worker would make one beside it, and at its end remove those of others that have no lock yet.
+    """
+    config._tmp_path_factory.getbasetemp()
 
 
 class Worker:
@@ -124,7 +133,7 @@ class Workers:
             self._share_with(worker)
         worker.given.append(worker.todo.popleft() if worker.todo else None)
         assert worker.connection is not None
-        with suppress(BrokenPipeError):  # it has died: that is read next
+        with suppress(ConnectionError):  # it has died: that is read next
             worker.connection.send(worker.given[-1])
 
     def _share_with(self, worker: Worker) -> None:
@@ -246,6 +255,7 @@ def _become_worker(config: Any, sender: Sender, number: int) -> None:
     paths = config._tmp_path_factory
     paths._given_basetemp = paths.getbasetemp() / f"w{number}"
     paths._basetemp = None
+    paths._exit_stack = ExitStack()  # what it held is the first process's to remove
 
 
 def _capture_apart(manager: Any) -> None:

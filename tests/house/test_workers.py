@@ -58,10 +58,12 @@ def run_sample(folder: Path, tests: str, *options: str) -> tuple[int, str, list[
     """The exit status of a suite with these tests, what it printed, and what the tests have noted."""
     (folder / "test_sample.py").write_text(HEAD + tests, "utf-8")
     argv = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
+    root = folder / "tmp"  # of its own: pytest removes what it finds there of earlier runs
+    root.mkdir()
     done = subprocess.run(
         [*argv, "-p", "tests.conftest", "-p", "no:cacheprovider", *options, str(folder)],
         cwd=ROOT,
-        env=os.environ | {"NOTES": str(folder / "notes")},
+        env=os.environ | {"NOTES": str(folder / "notes"), "PYTEST_DEBUG_TEMPROOT": str(root)},
         capture_output=True,
         text=True,
     )
@@ -81,6 +83,7 @@ def test_workers_run_each_test_once_and_report_all_of_them(tmp_path: Path) -> No
     numbered = [note.split() for note in notes if note[:1].isdigit()]
     assert sorted(int(number) for number, *_ in numbered) == list(range(20))
     assert len({folder for _, folder, _ in numbered}) == 20
+    assert len({Path(folder).parents[1] for _, folder, _ in numbered}) == 1
     assert len({home for _, _, home in numbered}) == 20
     begun = sorted(note.removeprefix("begin ") for note in notes if note.startswith("begin"))
     assert begun == sorted(note.removeprefix("end ") for note in notes if note.startswith("end"))
