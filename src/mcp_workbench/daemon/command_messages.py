@@ -21,6 +21,8 @@ from mcp_workbench.core.errors import (
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.protocol.elicitation import Question
 from mcp_workbench.search.queries import Query
+from mcp_workbench.transport.json_text import too_deep
+from mcp_workbench.transport.jsonrpc import TOO_DEEP
 
 _HEAD = 4  # bytes of a length
 LARGEST = (1 << 32) - 1  # bytes that a length can name
@@ -176,9 +178,13 @@ class BadMessage(Exception):
 def read_request(data: bytes) -> Request:
     """Return a command's message. Raises BadMessage."""
     try:
-        return msgspec.json.decode(data, type=Request)
+        request = msgspec.json.decode(data, type=Request)
     except (ValueError, RecursionError) as error:
         raise BadMessage(str(error)) from None
+    # Arguments are checked where those of hosts are.
+    if isinstance(request, Answer) and too_deep(bytes(request.answer)):
+        raise BadMessage(TOO_DEEP)
+    return request
 
 
 async def read_message(reader: StreamReader, most: int = LARGEST) -> bytes:

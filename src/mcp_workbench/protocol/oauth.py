@@ -18,6 +18,7 @@ import msgspec
 
 from mcp_workbench.core.redact import redact_cut
 from mcp_workbench.transport.http.urls import is_slow_to_parse
+from mcp_workbench.transport.json_text import too_deep
 
 WELL_KNOWN_RESOURCE = "/.well-known/oauth-protected-resource"
 WELL_KNOWN_SERVER = "/.well-known/oauth-authorization-server"
@@ -245,13 +246,17 @@ def choose_scopes(
 
 
 def read_document(body: bytes, type: type[Document], source: str) -> Document:
-    try:
-        return msgspec.json.decode(body, type=type)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SignInFailed(
-            "WB-AUTH-005",
-            f"the document at {source} can't be used ({error}): report it to whoever runs the server",
-        ) from None
+    """What a server sent as JSON. Raises SignInFailed."""
+    problem = "nested too deeply"
+    if not too_deep(body):
+        try:
+            return msgspec.json.decode(body, type=type)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem = str(error)
+    raise SignInFailed(
+        "WB-AUTH-005",
+        f"the document at {source} can't be used ({problem}): report it to whoever runs the server",
+    )
 
 
 def shown(url: str) -> str:

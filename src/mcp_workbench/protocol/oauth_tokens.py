@@ -16,6 +16,7 @@ from mcp_workbench.protocol.oauth import (
     read_document,
     shown,
 )
+from mcp_workbench.transport.json_text import too_deep
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"  # of `private_key_jwt`
 LONGEST_LIFETIME = 10 * 365 * 86400.0  # seconds; more is treated as this
@@ -157,10 +158,11 @@ def _account(id_token: str) -> str:
     """Who signed in, for people to read. It came from the token endpoint itself; nothing is decided by it."""
     try:
         payload = id_token.split(".")[1]
-        claims = msgspec.json.decode(
-            urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims
-        )
+        text = urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+        claims = msgspec.json.decode(text, type=_Claims)
     except (IndexError, ValueError, msgspec.DecodeError, RecursionError):
+        return ""
+    if too_deep(text):
         return ""
     name = claims.email or claims.preferred_username or claims.name or claims.sub
     return "".join(c for c in name[:100] if c.isprintable())
