@@ -8,6 +8,7 @@ import pty
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Generator, Sequence
@@ -17,6 +18,10 @@ from pathlib import Path
 from tests.kit import forked
 from tests.kit.command import TIMEOUT, environ
 from tests.kit.forked import ForkedProcess
+
+# Makes the terminal of its streams that of its session, and becomes the command. Between `fork` and `exec`
+# it would be done in a copy of a process that may have threads, which newer versions of Python warn of.
+TAKE = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
 class Terminal:
@@ -47,12 +52,22 @@ class Terminal:
     def pid(self) -> int:
         return self._process.pid
 
+    def hang_up(self) -> None:
+        """Close the terminal; the system notifies the program."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def ended(self) -> int:
+        """The exit status, once it has ended."""
+        return self._process.wait(TIMEOUT)
+
     def rest(self) -> int:
         """Read to the end; the exit status."""
         until = time.monotonic() + TIMEOUT
         while self._read(until - time.monotonic()):
             assert time.monotonic() < until
-        return self._process.wait(TIMEOUT)
+        return self.ended()
 
     def _read(self, seconds: float) -> bool:
         if not select.select([self._fd], [], [], max(seconds, 0))[0]:
@@ -87,20 +102,20 @@ def terminal(
         process = ForkedProcess(argv, cwd, env, [theirs, os.dup(theirs), os.dup(theirs)])
     else:
         process = subprocess.Popen(
-            [*(command or forked.COMMAND), *argv],
+            [sys.executable, "-E", "-S", "-c", TAKE, *(command or forked.COMMAND), *argv],
             cwd=cwd,
             env=env,
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
+    person = Terminal(ours, process)
     try:
-        yield Terminal(ours, process)
+        yield person
     finally:
         if process.poll() is None:
             process.kill()
             process.wait(TIMEOUT)
-        os.close(ours)
+        person.hang_up()

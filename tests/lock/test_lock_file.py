@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,26 +173,29 @@ def test_a_broken_file_is_never_overwritten(tmp_path: Path) -> None:
     assert file.read_text() == "{"
 
 
-def _add(path: str, worker: int) -> None:
-    for number in range(20):
-        name = f"dev/{worker}-{number}"
-        change_lock(path, lambda servers, name=name: {**servers, name: LockedServer(HASH)})
+ADD = """
+import sys
+from mcp_workbench.config.lock_file import change_lock
+from mcp_workbench.core.spec import LockedServer
+
+path, worker, hash = sys.argv[1:]
+for number in range(20):
+    name = f"dev/{worker}-{number}"
+    change_lock(path, lambda servers: {**servers, name: LockedServer(hash)})
+"""
 
 
 def test_many_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
     path = str(tmp_path / "mcp-workbench.lock")
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=_add, args=(path, number)) for number in range(4)]
-    for worker in workers:
-        worker.start()
-    while any(worker.is_alive() for worker in workers):
+    workers = [
+        subprocess.Popen([sys.executable, "-c", ADD, path, str(number), HASH])
+        for number in range(4)
+    ]
+    while any(worker.poll() is None for worker in workers):
         lock = read_lock(path)  # a reader never sees half of a file
         assert lock.problem is None
-        workers[0].join(0.001)
-    for worker in workers:
-        worker.join()
 
-    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert [worker.returncode for worker in workers] == [0] * 4
     assert len(read_lock(path).servers) == 80
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["mcp-workbench.lock"]
 

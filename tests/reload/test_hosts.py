@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -12,11 +11,13 @@ from typing import Any
 import pytest
 
 from tests.kit.clock import PATIENCE, eventually
+from tests.kit.command import COMMAND
 from tests.kit.config import entry, offers_entry, program_entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import alive, pids_in
 from tests.kit.results import INITIALIZE, META, Message, json_text, texts
 from tests.kit.servers import ASKER
+from tests.kit.terminal import terminal
 from tests.primitives.scenes import names, use
 
 TOOLS = "notifications/tools/list_changed"
@@ -503,26 +504,13 @@ def test_a_question_that_is_open_is_answered_where_it_was_asked(tmp_path: Path) 
 
 def test_a_hang_up_of_the_terminal_ends_everything(tmp_path: Path) -> None:
     path = config(tmp_path, {"dev": {"a": entry()}})
-    argv = [sys.executable, "-m", "mcp_workbench", "--verbose", "serve", "--http", "0"]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, [*argv, "--config", str(path)])
-    try:
-        read_until(terminal, b"listening on")
+    argv = ["--verbose", "serve", "--http", "0", "--config", str(path)]
+    with terminal(*argv, cwd=tmp_path, command=COMMAND) as person:
+        person.expect("listening on")
         config(tmp_path, {"dev": {"a": entry()}, "ops": {}})
-        os.kill(pid, signal.SIGHUP)  # the terminal is there: this is a wish to reload
-        read_until(terminal, TAKEN.encode())
-        assert alive(pid)
+        os.kill(person.pid, signal.SIGHUP)  # the terminal is there: this is a wish to reload
+        person.expect(TAKEN)
+        assert alive(person.pid)
 
-        os.close(terminal)
-        eventually(lambda: not alive(pid), "it ends with its terminal")
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        status = os.waitpid(pid, 0)[1]
-    assert os.waitstatus_to_exitcode(status) == 0
-
-
-def read_until(terminal: int, words: bytes) -> None:
-    seen = b""
-    while words not in seen:
-        seen += os.read(terminal, 1000)
+        person.hang_up()
+        assert person.ended() == 0
