@@ -1,5 +1,6 @@
 """A Node server that crashes: the host reads why, as the installed version of Node prints it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ CRASHES = {
 }
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
 @pytest.mark.parametrize("script", CRASHES)
 def test_a_host_reads_why_a_node_server_did_not_start(script: str, tmp_path: Path) -> None:
     server = tmp_path / "server.cjs"
