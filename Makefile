@@ -19,7 +19,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run prepared test test-cost test-quick coverage mutants docs fuzz check format peers peers-apps peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
+.PHONY: help run prepared test test-root test-cost test-quick coverage mutants docs fuzz check format peers peers-apps peers-hosts ui-test vendor conformance soak soak-sign-in cluster cluster-figures steps bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -89,6 +89,9 @@ test: $(VENV)/.dev ## everything that needs nothing but Python, AT_ONCE tests at
 # They compare costs, and have the processor almost for themselves: beside other tests they would measure those.
 test-cost: $(VENV)/.dev ## what measures CPU time and memory, the largest messages above all
 	$(PYTEST) -m cost --workers 2
+
+test-root: $(VENV)/.dev ## what only root can do, which other users skip: a few seconds
+	$(PYTEST) -m root --workers 2
 
 test-quick: $(VENV)/.dev ## the tests that hardly start a process: about 20 seconds
 	$(PYTEST) --workers 3 tests/core tests/transport tests/protocol tests/schema tests/config tests/server

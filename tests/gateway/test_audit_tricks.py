@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from mcp_workbench.config.load import load_config
 from mcp_workbench.gateway.audit_arguments import ArgumentTexts
 from mcp_workbench.gateway.audit_file import AuditFile
 from tests.kit.config import config_file, tool
+from tests.kit.root import needs_root
 
 NOBODY = 65534
 
@@ -37,9 +37,7 @@ def test_arguments_that_two_readers_read_differently_are_not_shown_as_one_of_the
     assert line["arguments"].startswith(f"({len(arguments)} bytes: a name occurs twice")
 
 
-@pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() != 0, reason="needs root, to make a link of somebody"
-)
+@needs_root("nobody else can give a link away")
 def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     profile = tmp_path / "profile"
     profile.write_text("mine\n")

@@ -33,6 +33,7 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.upstream.definition_locks import MOST_WARNINGS, DefinitionLocks
 from tests.kit.clock import PATIENCE, until
 from tests.kit.results import error_code, texts
+from tests.kit.root import needs_root
 from tests.lock.scenes import LOCK, Scene, opened, tool_names
 
 HASH = "sha256:" + "0" * 64
@@ -135,7 +136,7 @@ def test_a_file_that_everybody_can_change_is_not_used(tmp_path: Path) -> None:
     assert problem.fix == f"chmod o-w {file}"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a file of somebody")
+@needs_root("nobody else can give a file away")
 def test_a_file_of_another_user_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").mkdir()

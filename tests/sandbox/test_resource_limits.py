@@ -13,6 +13,7 @@ from mcp_workbench import Workbench
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ServerUnavailable
 from tests.kit.config import config_file, tool
+from tests.kit.root import needs_root
 from tests.sandbox.scenes import attempts, denied, files, needs_bubblewrap, spy
 
 MEGABYTE = 1 << 20
@@ -65,7 +66,7 @@ def reason(folder: Path, **entry: object) -> str:
 
 
 @needs_bubblewrap
-@pytest.mark.skipif(os.geteuid() != 0, reason="the processes of ordinary users can be limited")
+@needs_root("the processes of others can be limited")
 def test_a_limit_without_an_effect_is_not_pretended(tmp_path: Path) -> None:
     text = reason(tmp_path, sandbox="process", resourceLimits={"processes": 10})
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.root import needs_root
 from tests.kit.servers.spy import TEXT
 from tests.sandbox.scenes import attempts, denied, files, needs_bubblewrap, spy
 
@@ -147,7 +148,7 @@ def test_what_is_not_listed_is_out_of_reach(outcomes: Outcomes, name: str) -> No
     assert denied(outcomes["files"][name])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user may not write there anyway")
+@needs_root("others may not write there anyway")
 def test_nothing_of_the_system_can_be_written(outcomes: Outcomes) -> None:
     assert denied(outcomes["files"]["write system"])
     assert denied(outcomes["open"]["write system"])

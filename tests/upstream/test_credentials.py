@@ -23,6 +23,7 @@ from tests.kit.clock import PATIENCE
 from tests.kit.command import COMMAND, TIMEOUT, Done, typed
 from tests.kit.config import config_file
 from tests.kit.forked import Streams
+from tests.kit.root import needs_root
 from tests.kit.sign_in_server import SignInServer, browser, sign_in_server
 
 pytestmark = pytest.mark.usefixtures("forked_commands", "no_self_test")
@@ -136,7 +137,7 @@ def test_a_folder_that_is_open_to_others_is_refused(
     assert command(tmp_path, server, "call", "dev/p/whoami").status == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@needs_root("nobody else can give a folder away")
 def test_a_folder_of_another_user_is_refused(tmp_path: Path, member_server: SignInServer) -> None:
     server = member_server
     folder = tmp_path / "home" / "credentials"
