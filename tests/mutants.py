@@ -3,8 +3,8 @@
     python -m tests.mutants [--sample 56] [--seed 20261115] [--minutes 90] [--at-once 6]
 
 Each mutant lives in a copy of the project with an environment of its own. The tests that import the
-changed module run first, then those that start no process, then all others; the first failure ends
-the run. Each is printed with the test that noticed it. One that none has noticed is a missing test,
+changed module run first, then those that start no process, then those of the module's package, then all
+others; the first failure ends the run. Each is printed with the test that noticed it. One that none has noticed is a missing test,
 or a line that does nothing.
 """
 
@@ -246,6 +246,8 @@ class Copy:
         ]
         yield about
         yield QUICK
+        folder = "/".join(("tests", *mutant.file.parts[2:3]))  # of the same name as the package
+        yield [folder] if (self.folder / folder).is_dir() and folder not in QUICK else []
         yield ["tests"]
 
 

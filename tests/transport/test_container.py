@@ -31,11 +31,12 @@ LIMIT = 20.0
 ENGINE = """#!/bin/sh
 cd "$HOME" || exit
 echo "$*" >>commands
+make() { echo "$1" >made && mv made ours.container; } # whoever sees it, sees its label
 [ "$1" = --debug ] && shift
 case $1 in
 run)
-  [ -e slow ] && (exec 0</dev/null 1>&0 2>&0; until [ -e go ]; do sleep 0.02; done; echo "$3" >ours.container) &
-  [ -e slow ] || echo "$3" >ours.container
+  [ -e slow ] && (exec 0</dev/null 1>&0 2>&0; until [ -e go ]; do sleep 0.02; done; make "$3") &
+  [ -e slow ] || make "$3"
   trap '' TERM
   cat
   [ -e stubborn ] && while :; do sleep 0.05; done
