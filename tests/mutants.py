@@ -1,6 +1,6 @@
 """Mutation sample: change one line of the program at random, and see whether the suite notices.
 
-    python -m tests.mutants [--sample 56] [--seed 20261115] [--minutes 90] [--at-once 6]
+    python -m tests.mutants [--sample 56] [--seed 20261115] [--skip 0] [--minutes 90] [--at-once 6]
 
 Each mutant lives in a copy of the project with an environment of its own. The tests that import the
 changed module run first, then those that start no process, then those of the module's package, then all
@@ -255,6 +255,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("--sample", type=int, default=56, help="mutants to try")
     parser.add_argument("--seed", type=int, default=20261115)
+    parser.add_argument("--skip", type=int, default=0, help="the first ones, tried before")
     parser.add_argument("--minutes", type=float, default=90.0, help="stop after so long")
     parser.add_argument("--at-once", type=int, default=6, help="tests that run at a time")
     wanted = parser.parse_args()
@@ -265,7 +266,7 @@ def main() -> int:
         if failed := copy.noticed_by(["tests"], wanted.at_once):
             print(f"The suite fails without a change, so it would notice all: {failed}")
             return 1
-        for mutant in sample(wanted.sample, wanted.seed):
+        for mutant in sample(wanted.sample, wanted.seed)[wanted.skip :]:
             if time.monotonic() > until:
                 break
             tried += 1
@@ -273,7 +274,10 @@ def main() -> int:
             by = copy.noticed(mutant, wanted.at_once)
             killed += bool(by)
             took = f"{time.monotonic() - began:.0f} s"
-            print(f"{tried}/{wanted.sample} {took} {by or 'SURVIVED'}\n    {mutant}", flush=True)
+            print(
+                f"{wanted.skip + tried}/{wanted.sample} {took} {by or 'SURVIVED'}\n    {mutant}",
+                flush=True,
+            )
     print(f"\n{killed} of {tried} mutants were killed (of {wanted.sample} drawn)")
     return 0
 
