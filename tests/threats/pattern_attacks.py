@@ -229,12 +229,13 @@ def worst(used: UsedPattern) -> Attack | None:
             run(before, part, behind, TINY) for _ in range(3)
         ) > SUSPICIOUS:
             return Attack(before, part, behind, seconds)
-        if run(before, part, behind, SIZE) < SUSPICIOUS:
-            continue
-        small = min(run(before, part, behind, SIZE) for _ in range(3))
-        large = min(run(before, part, behind, TIMES * SIZE) for _ in range(2))
-        if small >= SUSPICIOUS / 2 and large > STEEP * small:
-            return Attack(before, part, behind, large)
+        for size in (SIZE, TIMES * SIZE):  # a long one shows what takes little for each character
+            if run(before, part, behind, size) < SUSPICIOUS:
+                continue
+            small = min(run(before, part, behind, size) for _ in range(3))
+            large = min(run(before, part, behind, TIMES * size) for _ in range(2))
+            if small >= SUSPICIOUS / 2 and large > STEEP * small:
+                return Attack(before, part, behind, large)
     return None
 
 

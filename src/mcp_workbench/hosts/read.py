@@ -204,7 +204,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text.removeprefix(jsonc.BOM))
     except tomllib.TOMLDecodeError as error:
         position = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-        message = re.sub(r" \(at .*\)$", "", str(error))
+        message = str(error).rpartition(" (at ")[0] or str(error)
         # The reader quotes a character at most, so no secret is in its words.
         line, column = map(int, position.groups()) if position else (text.count("\n") + 1, 1)
         raise NotToml(message[:1].lower() + message[1:], line, column) from None
