@@ -14,6 +14,7 @@ from tests.approvals.scenes import CAN, NO, ONCE, says
 from tests.kit.clock import eventually
 from tests.kit.config import entry, program_entry
 from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import children, cmdline
 from tests.kit.results import Message, json_text, texts
 from tests.kit.servers import ASKER
 from tests.kit.shared import shared
@@ -270,11 +271,9 @@ def test_the_worker_of_a_script_that_has_left_is_released(tmp_path: Path) -> Non
 def workers(pid: int) -> list[int]:
     """The processes of the interpreter below this one."""
     below: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            command = Path(f"/proc/{child}/cmdline").read_bytes()
-            below += [child] if b"monty" in command.split(b"\0")[0] else []
-            below += workers(child)
+    for child in children(pid):
+        below += [child] if b"monty" in cmdline(child).split(b"\0")[0] else []
+        below += workers(child)
     return below
 
 
