@@ -59,7 +59,10 @@ def pytest_collection_finish() -> None:
 @settings(max_examples=1, database=None)
 @given(just(0))
 def _first_property(_: int) -> None:
-    """With the first, Hypothesis makes what all share, and on Python 3.14 warns where that is hidden by `freeze`."""
+    """Hypothesis registers its generator with the first property. On Python 3.14, it warns after `gc.freeze`.
+
+    It looks for who holds the generator, and the garbage collector no longer tells.
+    """
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
     python -m tests.mutants [--sample 56] [--seed 20261115] [--skip 0] [--minutes 90] [--at-once 6]
 
 Each mutant lives in a copy of the project with an environment of its own. The tests that import the
-changed module run first, then those that start no process, then those of the module's package, then all
-others; the first failure ends the run. Each is printed with the test that noticed it. One that none has noticed is a missing test,
-or a line that does nothing.
+changed module run first, then those that start no process, then those of the module's package, then
+all others; the first failure ends the run. Each is printed with the test that noticed it. One that
+none has noticed is a missing test, or a line that does nothing.
 """
 
 from __future__ import annotations
