@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,11 @@ from mcp_workbench.core.spec import (
     ServerAddress,
     ServerSpec,
 )
-from mcp_workbench.transport.process import SCRIPT
 from tests.kit.clock import PATIENCE
 from tests.kit.command import HttpCommand, serving, stopped
 from tests.kit.config import config_file, entry, snapshot, spec, write_config
 from tests.kit.http_host import Port, port, rpc
-from tests.kit.processes import pids_in
+from tests.kit.processes import groups_below, pids_in
 from tests.kit.results import INITIALIZE, Message, use_tool
 from tests.kit.servers.bad_http import bad_http
 
@@ -235,19 +234,10 @@ async def test_a_redirect_to_another_port_brings_nobody_there(era: str) -> None:
 # What it could be made to start
 
 
-def children() -> set[int]:
-    """All processes that this one has started and that still are, but for the guard of them."""
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
-            found |= {int(pid) for pid in (task / "children").read_text().split()}
-    return {pid for pid in found if SCRIPT not in Path(f"/proc/{pid}/cmdline").read_text()}
-
-
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at /proc")
 async def test_no_request_starts_what_the_configuration_does_not_name(tmp_path: Path) -> None:
     """The routes and methods that there are, and those that others had holes in."""
-    pids, tripwire, before = tmp_path / "pids", tmp_path / "tripwire", children()
+    pids, tripwire, before = tmp_path / "pids", tmp_path / "tripwire", groups_below(os.getpid())
     launch = {"command": "/bin/sh", "args": ["-c", f"touch {tripwire}"], "env": {"PATH": "/bin"}}
     fixture = spec("fixture", env={"PIDFILE": str(pids)})
     methods = [
@@ -285,7 +275,7 @@ async def test_no_request_starts_what_the_configuration_does_not_name(tmp_path: 
                     told = {}
                 await opened.ask(body, {**extra, **told}, method=verb, path=path)
         await session.use("stats")
-        started = children() - before
+        started = groups_below(os.getpid()) - before
 
         assert len(pids_in(pids)) == 1  # the one server that is configured, once
         assert started <= set(pids_in(pids))
