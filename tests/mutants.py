@@ -4,8 +4,9 @@
 
 Each mutant lives in a copy of the project with an environment of its own. The tests that import the
 changed module run first, then those that start no process, then those of the module's package, then
-all others; the first failure ends the run. Each is printed with the test that noticed it. One that
-none has noticed is a missing test, or a line that does nothing.
+all others; the first failure ends the run. Replicas have to pass the short form of `make cluster` as
+well. Each is printed with the test that noticed it. One that none has noticed is a missing test, or a
+line that does nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ QUICK = [
     "tests/config",
     "tests/server",
 ]
+CLUSTER = [
+    "-m",
+    "peers",
+    "--workers=2",
+    "--timeout=0",
+    "tests/cluster",
+]  # with a real engine and a balancer
+SHORT = {"CALLS": "500", "AWAY": "5"}  # how much of it
 PASSED = (0, 5)  # exit statuses of pytest: all have, or there was none to run
 ONE_RUN = 900.0  # seconds for one run of tests; a mutant that takes longer has been noticed
 COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -171,6 +180,10 @@ def sample(count: int, seed: int) -> list[Mutant]:
     return list(islice(filter(_is_change, drawn), count))
 
 
+def _of_cluster(mutant: Mutant) -> bool:
+    return mutant.file.is_relative_to(SOURCE / "cluster")
+
+
 class Copy:
     """The project in a folder of its own, whose programs import from there and nowhere else."""
 
@@ -206,6 +219,7 @@ class Copy:
             run = subprocess.Popen(
                 argv,
                 cwd=self.folder,
+                env=os.environ | SHORT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -246,8 +260,11 @@ class Copy:
         ]
         yield about
         yield QUICK
-        folder = "/".join(("tests", *mutant.file.parts[2:3]))  # of the same name as the package
-        yield [folder] if (self.folder / folder).is_dir() and folder not in QUICK else []
+        folder = f"tests/{mutant.file.parts[2]}"  # of the same name as the package
+        if folder not in QUICK and (self.folder / folder).is_dir():
+            yield [folder]
+        if _of_cluster(mutant):
+            yield CLUSTER
         yield ["tests"]
 
 
@@ -263,10 +280,12 @@ def main() -> int:
     killed = tried = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Copy(Path(folder))
-        if failed := copy.noticed_by(["tests"], wanted.at_once):
-            print(f"The suite fails without a change, so it would notice all: {failed}")
-            return 1
-        for mutant in sample(wanted.sample, wanted.seed)[wanted.skip :]:
+        drawn = sample(wanted.sample, wanted.seed)[wanted.skip :]
+        for tests in [["tests"], CLUSTER] if any(map(_of_cluster, drawn)) else [["tests"]]:
+            if failed := copy.noticed_by(tests, wanted.at_once):
+                print(f"The suite fails without a change, so it would notice all: {failed}")
+                return 1
+        for mutant in drawn:
             if time.monotonic() > until:
                 break
             tried += 1

@@ -112,6 +112,21 @@ def test_only_a_host_that_shows_apps_lists_their_own_tools(
     assert f"{prefix}show" in tools
 
 
+@pytest.mark.parametrize("servers", [("one", "one__more"), ("one__more", "one")])
+def test_a_flat_name_with_two_readings_is_that_of_the_server_with_the_tool(
+    tmp_path: Path, servers: tuple[str, str]
+) -> None:
+    """It might as well be a tool `more__show` of the server `one`."""
+    with PipeHost(bench(tmp_path, LEGACY, *servers)) as pipe:
+        host = Host(pipe, SHOWS_APPS)
+        host.result("tools/call", open_toolbox())
+        listed = host.tools()
+        called = host.call("dev__one__more__show")
+
+    assert {"dev__one__show", "dev__one__more__show"} <= listed.keys()
+    assert json_text(called) == ["one__more", "show"]
+
+
 def test_commands_show_a_tool_for_apps_to_people(tmp_path: Path) -> None:
     bench(tmp_path, LEGACY, "one")
 

@@ -92,7 +92,7 @@ async def search_tools(
     arguments: msgspec.Raw,
     report: Callable[[int, int, str], None] | None = None,
     *,
-    skills: bool = False,
+    skills: bool,
 ) -> bytes:
     """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server.
 
