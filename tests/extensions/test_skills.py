@@ -101,6 +101,19 @@ def test_skills_are_declared_once_a_server_is_known_to_have_them(tmp_path: Path)
     assert after["extensions"][SKILLS] == {"directoryRead": True}
 
 
+@pytest.mark.parametrize("settings", ["{}", "true", '{"directoryRead": "true"}', "[{}]"])
+def test_settings_of_another_form_promise_no_folders(tmp_path: Path, settings: str) -> None:
+    one = entry("one", tmp_path / "reads")
+    one["env"]["SKILLS_SETTINGS"] = settings
+    config = write_config(tmp_path, {"toolboxes": {"dev": {"mcpServers": {"one": one}}}})
+    with PipeHost(config, modern=True) as pipe:
+        host = Host(pipe, LOADS_SKILLS)
+        call_all(host, "one")
+        declared = host.result("server/discover")["capabilities"]["extensions"]
+
+    assert declared[SKILLS] == {}
+
+
 @pytest.fixture(scope="module")
 def knows_old(tmp_path_factory: pytest.TempPathFactory, forked_commands: None) -> Iterator[Host]:
     """A host whose legacy server is connected."""

@@ -47,7 +47,8 @@ ENTRY = LockedServer(
     {"tools": ("elicitation",)},
     {"instructions": {"": HASH}, "tools": {"b": HASH, "a": OTHER}, "prompts": {}},
     {"tools": {"c": OTHER}, "launch": {"": OTHER}},
-    note="checked by hand",
+    {"prompts": {"d": OTHER}},
+    "checked by hand",
 )
 
 
@@ -59,7 +60,7 @@ def test_the_file_is_sorted_with_one_definition_per_line_and_reads_back() -> Non
     assert parse_lock("x", text).servers == servers
     assert encode_lock(dict(reversed(servers.items()))) == text
     assert [line.split(":")[0].strip() for line in lines if HASH in line or OTHER in line] == [
-        '"launch"', '"launch"', '"c"', '"instructions"', '"a"', '"b"', '"launch"',
+        '"launch"', '"launch"', '"c"', '"d"', '"instructions"', '"a"', '"b"', '"launch"',
     ]  # fmt: skip
     assert text.isascii()
     assert text.endswith(b"}\n")
@@ -103,8 +104,25 @@ def whole(**entry: Any) -> str:
         (whole(launch=None), '(servers["dev/s"].launch): must be a hash'),
         (whole(approve=True), '(servers["dev/s"].approve): this key is not known'),
         (whole(hostCapabilities={"tools": [1]}), "must be a list of strings"),
-        (whole(note=1), "must be a string"),
-        (whole(rejected={"x": {}}), "this key is not known"),
+        ('{"mcpWorkbenchLock": 1, "servers": []}', "(servers): must be an object"),
+        ('{"mcpWorkbenchLock": 1, "servers": {"a/b": 1}}', '(servers["a/b"]): must be an object'),
+        *(
+            (whole(**{key: 1}), f'(servers["dev/s"].{key}): must be a string')
+            for key in ("note", "launchLine", "package", "server")
+        ),
+        (whole(recorded={"by": 1}), '(servers["dev/s"].recorded.by): must be a string'),
+        *(
+            (whole(**{key: {"x": {}}}), f'(servers["dev/s"].{key}.x): this key is not known')
+            for key in ("recorded", "rejected", "gone", "hostCapabilities")
+        ),
+        *(
+            (whole(**{key: 1}), f'(servers["dev/s"].{key}): must be an object')
+            for key in ("recorded", "rejected", "gone", "hostCapabilities")
+        ),
+        *(
+            (whole(**{key: {"tools": {"a": 1}}}), f'(servers["dev/s"].{key}.tools.a): must be a')
+            for key in ("rejected", "gone")
+        ),
         (
             f'{{"mcpWorkbenchLock": 1, "servers": {{"dev/s": {{"tools": {{"a": "{HASH}",\n"a": "{OTHER}"}}}}}}}}',
             '2:1 (servers["dev/s"].tools.a): this key occurs twice',

@@ -191,7 +191,11 @@ class _Reader:
             _text(entry, "launchLine", path),
             _text(entry, "package", path),
             _text(entry, "server", path),
-            tuple((key, _text(recorded, key, path)) for key in _RECORDED if key in recorded),
+            tuple(
+                (key, _text(recorded, key, (*path, "recorded")))
+                for key in _RECORDED
+                if key in recorded
+            ),
             self.capabilities(entry.get("hostCapabilities", {}), (*path, "hostCapabilities")),
             {kind: self.hashes(entry[kind], (*path, kind)) for kind in KINDS if kind in entry},
             {

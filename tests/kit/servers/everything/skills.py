@@ -1,9 +1,11 @@
 """Skills: two of them, in pages of one, with folders that can be read.
 
 `SKILLS_OF` in the environment is a word that their texts contain, so that two servers have equal skills with other
-texts; `SKILLS_LOG` is a file to which every read of a file of a skill is written.
+texts; `SKILLS_LOG` is a file to which every read of a file of a skill is written; `SKILLS_SETTINGS` is what is
+declared of them.
 """
 
+import json
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +15,8 @@ from pipe import META, Json, Refused, fresh
 
 OF = os.environ.get("SKILLS_OF", "everything")
 DIRECTORY = "inode/directory"
-EXTENSION: Json = {META + "skills": {"directoryRead": True}}
+SETTINGS = os.environ.get("SKILLS_SETTINGS", '{"directoryRead": true}')
+EXTENSION: Json = {META + "skills": json.loads(SETTINGS)}
 DESCRIPTIONS = {
     "pdf-forms": f"Fill forms in portable documents, with {OF}",
     "git/release": f"Publish a release of a repository, with {OF}",
