@@ -144,3 +144,39 @@ def test_a_daemon_with_a_full_queue_is_one_that_does_not_accept(
 
     for client in waiting:
         client.close()
+
+
+RESET = "reset"  # the daemon ended with the request unread
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (pack(b"ok", b"a", b""), [b"ok", b"a", b""]),
+        (b"", []),
+        (pack(b"ok")[:-1], []),
+        ((control.MOST + 1).to_bytes(4, "big"), []),
+        (pack(*[b""] * (MOST_FIELDS + 1)), []),
+        (RESET, []),
+    ],
+    ids=["whole", "ended", "in part", "too long", "too many fields", "reset"],
+)
+def test_an_answer_is_whole_or_none(answer: bytes | str, expected: list[bytes]) -> None:
+    """Also where what answers there is no daemon."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if isinstance(answer, bytes):
+            theirs.sendall(answer)
+            theirs.shutdown(socket.SHUT_WR)
+        else:
+            ours.sendall(b"unread")
+            theirs.close()
+
+        assert control.request(ours, PATIENCE, control.STATUS) == expected
+
+
+@pytest.mark.usefixtures("short_deadlines")
+def test_a_daemon_that_does_not_answer_is_named_as_such() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(NoAnswer, match=r"has not answered for 0\.05 seconds"):
+        control.request(ours, 0.05, control.STATUS)

@@ -121,6 +121,22 @@ def test_structured_content_goes_with_the_text_and_is_kept_once_where_both_say_t
     assert json.loads(read(store, **wish, length=9999)[0]) == {"rows": rows}
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({f"k{n}": "x" * 50 for n in range(12)}, '"k10","k11"].'),
+        ({f"k{n}": "x" * 50 for n in range(13)}, '"k10","k11"] (+1).'),
+        ({"k" * 41: "x" * 200}, f'a JSON object with ["{"k" * 40}"].'),
+        ([list[object](), "x" * 200], "a JSON list of 2, the first a JSON list of 0."),
+        ([1, "x" * 200], "a JSON list of 2, the first a JSON value."),
+    ],
+)
+def test_the_whole_is_described_in_a_few_words(value: object, words: str) -> None:
+    shown = cut(result(text(json.dumps(value))), 100, KeptResults())
+
+    assert words in shown["content"][-1]["text"]
+
+
 def test_a_text_is_found_with_what_stands_before_it() -> None:
     store = KeptResults()
     handle = store.keep(ME, "a" * 1000 + "needle" + "b" * 1000, 100)
