@@ -1,12 +1,14 @@
 """Mutation sample: change one line of the program at random, and see whether the suite notices.
 
     python -m tests.mutants [--sample 56] [--seed 20261115] [--skip 0] [--minutes 90] [--at-once 6]
+                            [--package core] [--near]
 
 Each mutant lives in a copy of the project with an environment of its own. The tests that import the
 changed module run first, then those that start no process, then those of the module's package, then
 all others; the first failure ends the run. Replicas have to pass the short form of `make cluster` as
 well. Each is printed with the test that noticed it. One that none has noticed is a missing test, or a
-line that does nothing.
+line that does nothing. With `--near` only tests of the package are tried, which takes seconds: what
+survives then may be noticed by others.
 """
 
 from __future__ import annotations
@@ -165,9 +167,9 @@ def _is_change(mutant: Mutant) -> bool:
         return False
 
 
-def sample(count: int, seed: int) -> list[Mutant]:
+def sample(count: int, seed: int, package: str = "") -> list[Mutant]:
     """So many, drawn from all lines alike: one of each line that was drawn."""
-    files = [path.relative_to(ROOT) for path in sorted((ROOT / SOURCE).rglob("*.py"))]
+    files = [path.relative_to(ROOT) for path in sorted((ROOT / SOURCE / package).rglob("*.py"))]
     lines: dict[tuple[Path, int], list[Mutant]] = {}
     for file in files:
         if not file.is_relative_to(SOURCE / "demo"):
@@ -240,18 +242,22 @@ class Copy:
         by_test = failed and "::" in failed[0]  # otherwise whoever reads this wants to know more
         return failed[0].partition(" - ")[0] if by_test else "\n".join(lines[-40:])
 
-    def noticed(self, mutant: Mutant, at_once: int) -> str:
+    def noticed(self, mutant: Mutant, at_once: int, *, near: bool) -> str:
         """The same for a change; it is undone afterwards."""
         path = self.folder / mutant.file
         source = path.read_bytes()
         try:
             path.write_bytes(mutant.apply(source))
-            by = (self.noticed_by(tests, at_once) for tests in self._stages(mutant) if tests)
+            by = (
+                self.noticed_by(tests, at_once)
+                for tests in self._stages(mutant, near=near)
+                if tests
+            )
             return next(filter(None, by), "")
         finally:
             path.write_bytes(source)
 
-    def _stages(self, mutant: Mutant) -> Iterator[list[str]]:
+    def _stages(self, mutant: Mutant, *, near: bool) -> Iterator[list[str]]:
         module = ".".join(mutant.file.with_suffix("").parts[1:])
         about = [
             str(path.relative_to(self.folder))
@@ -259,13 +265,27 @@ class Copy:
             if f"from {module} import" in path.read_text("utf-8") and "peers" not in path.parts
         ]
         yield about
-        yield QUICK
+        if not near:
+            yield QUICK
         folder = f"tests/{mutant.file.parts[2]}"  # of the same name as the package
-        if folder not in QUICK and (self.folder / folder).is_dir():
+        if (near or folder not in QUICK) and (self.folder / folder).is_dir():
             yield [folder]
+        if near:
+            return
         if _of_cluster(mutant):
             yield CLUSTER
         yield ["tests"]
+
+
+def _all_tests(drawn: list[Mutant], *, near: bool) -> Iterator[list[str]]:
+    """Those that have to pass without a change."""
+    packages = {mutant.file.parts[2] for mutant in drawn}
+    if near and len(packages) == 1:
+        yield [f"tests/{packages.pop()}"]
+        return
+    yield ["tests"]
+    if any(map(_of_cluster, drawn)) and not near:
+        yield CLUSTER
 
 
 def main() -> int:
@@ -275,13 +295,15 @@ def main() -> int:
     parser.add_argument("--skip", type=int, default=0, help="the first ones, tried before")
     parser.add_argument("--minutes", type=float, default=90.0, help="stop after so long")
     parser.add_argument("--at-once", type=int, default=6, help="tests that run at a time")
+    parser.add_argument("--package", default="", help="change only files of this package")
+    parser.add_argument("--near", action="store_true", help="try only the tests of the package")
     wanted = parser.parse_args()
     until = time.monotonic() + wanted.minutes * 60
     killed = tried = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Copy(Path(folder))
-        drawn = sample(wanted.sample, wanted.seed)[wanted.skip :]
-        for tests in [["tests"], CLUSTER] if any(map(_of_cluster, drawn)) else [["tests"]]:
+        drawn = sample(wanted.sample, wanted.seed, wanted.package)[wanted.skip :]
+        for tests in _all_tests(drawn, near=wanted.near):
             if failed := copy.noticed_by(tests, wanted.at_once):
                 print(f"The suite fails without a change, so it would notice all: {failed}")
                 return 1
@@ -290,7 +312,7 @@ def main() -> int:
                 break
             tried += 1
             began = time.monotonic()
-            by = copy.noticed(mutant, wanted.at_once)
+            by = copy.noticed(mutant, wanted.at_once, near=wanted.near)
             killed += bool(by)
             took = f"{time.monotonic() - began:.0f} s"
             print(
