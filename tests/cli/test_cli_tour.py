@@ -13,6 +13,9 @@ import pytest
 from tests.kit.command import TIMEOUT, Done, environ, run_command
 from tests.kit.config import write_config
 
+from mcp_workbench.cli import tour as tour_module
+from mcp_workbench.cli.tour import end_child
+
 
 class Tour(NamedTuple):
     """One that was taken, and where."""
@@ -111,3 +114,21 @@ def test_a_tour_leaves_nobody_behind(tmp_path: Path) -> None:
     assert "something that is not JSON-RPC" in done.stderr
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.parametrize(("then", "status"), [("sys.stdin.read()", 0), ("time.sleep(999)", -9)])
+def test_its_workbench_exits_at_the_end_of_its_input_or_is_killed(
+    monkeypatch: pytest.MonkeyPatch, then: str, status: int
+) -> None:
+    if status:
+        monkeypatch.setattr(tour_module, "POLITE", 0.05)
+    script = f"import sys, time; print('runs', flush=True); {then}"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout
+        assert child.stdout.readline() == b"runs\n"
+
+        end_child(child)
+
+    assert child.returncode == status

@@ -68,6 +68,53 @@ def test_a_call_is_sent_once_more_and_not_for_ever(tmp_path: Path) -> None:
     assert len(pids_in(tmp_path / "pids")) == 2
 
 
+def starts_while_it_is_there(marker: Path, started: dict[str, Any]) -> dict[str, Any]:
+    """The same server, which does not start once somebody has removed the file."""
+    marker.touch()
+    script = '[ -e "$0" ] || exit 9; exec "$@"'
+    args = ["-c", script, str(marker), started["command"], *started["args"]]
+    return {**started, "command": "/bin/sh", "args": args}
+
+
+@pytest.mark.fault("F1")
+def test_a_call_that_may_have_run_says_so_where_the_server_does_not_start_again(
+    tmp_path: Path,
+) -> None:
+    marker = tmp_path / "starts"
+    a = starts_while_it_is_there(marker, server(tmp_path, readOnlyHint=True))
+    with PipeHost(config_file(tmp_path, {"a": a})) as host:
+        host.initialize()
+        host.use("a", "stats")
+        marker.unlink()
+
+        result = host.use("a", "die_once", {"file": str(tmp_path / "runs")})
+
+    assert texts(result)[0].startswith("[dev/a/die_once] Error: the server exited")
+    assert texts(result)[0].endswith("the call may have run")
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_a_call_that_never_left_says_why_the_server_does_not_start_again(tmp_path: Path) -> None:
+    marker = tmp_path / "starts"
+    a = starts_while_it_is_there(marker, entry(env={"PIDFILE": str(tmp_path / "pids")}))
+    with PipeHost(config_file(tmp_path, {"a": a})) as host:
+        host.initialize()
+        host.use("a", "stop_reading", {})
+        large = host.begin_use("a", "echo", {"text": "x" * 3_000_000})
+        waits = [host.begin_use("a", "echo", {"n": n}) for n in range(3)]
+        host.request("ping")
+        marker.unlink()
+        os.kill(pids_in(tmp_path / "pids")[0], signal.SIGKILL)
+
+        begun = texts(host.answer(large)["result"])[0]
+        others = [texts(host.answer(id)["result"])[0] for id in waits]
+
+    assert begun.endswith("the call may have run")
+    for text in others:
+        assert "exit status 9" in text
+        assert "may have run" not in text
+
+
 def test_a_call_that_never_left_is_sent_on_a_fresh_connection(tmp_path: Path) -> None:
     """The server does not read: its pipe is full, and what comes after waits with us."""
     a = entry(env={"PIDFILE": str(tmp_path / "pids")})

@@ -303,11 +303,12 @@ def started_workbench() -> Generator[Client, None, None]:
             stderr = errors.read().decode(errors="replace").splitlines()[-STDERR_TAIL:]
             raise SessionFailed("\n".join((str(failure), *stderr))) from None
         finally:
-            _end(child)
+            end_child(child)
             watchdog.cancel()
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end_child(child: subprocess.Popen[bytes]) -> None:
+    """Let it exit at the end of its input; kill it if it does not."""
     for pipe in (child.stdin, child.stdout):
         with suppress(OSError):
             if pipe:
