@@ -21,11 +21,9 @@ from typing import Any
 
 import jsonschema
 import msgspec
-from bench.search_sets import DEPTH, FullText, Set, misspelt, recall, recalls
 from rs_bpe.bpe import openai
-from tests.schema.blind import blind_arguments
-from tests.schema.reader import read_signature
 
+from bench.search_sets import DEPTH, FullText, Set, misspelt, recall, recalls
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.gateway.views import View
@@ -35,6 +33,8 @@ from mcp_workbench.search.index import Index, Search
 from mcp_workbench.search.queries import Query, QueryWords, SearchableServer, SearchScope, Words
 from mcp_workbench.server.own_definitions import own_definitions
 from mcp_workbench.server.own_tools import MOST_SIBLINGS, search_text, search_tools, tool_lines
+from tests.schema.blind import blind_arguments
+from tests.schema.reader import read_signature
 
 Json = dict[str, Any]
 

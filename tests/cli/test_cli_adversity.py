@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
+
 from tests.kit import forked
 from tests.kit.clock import eventually
 from tests.kit.command import COMMAND, TIMEOUT, environ, run_command

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from mcp_workbench.cli.audit_lines import AuditReader, read_since
+from mcp_workbench.gateway.audit_file import AuditFile
 from tests.kit.command import run_command
 from tests.kit.config import config_file, entry
 from tests.kit.forked import COMMAND
 from tests.kit.processes import unmeasured
 from tests.threats.growth import assert_linear, peak
-
-from mcp_workbench.cli.audit_lines import AuditReader, read_since
-from mcp_workbench.gateway.audit_file import AuditFile
 
 
 def line(number: int, tool: str = "echo", outcome: str = "ok", **more: Any) -> bytes:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.kit import forked
 from tests.kit.command import TIMEOUT, environ, run_command
 from tests.kit.config import demo_server, program_entry, toolbox, write_config

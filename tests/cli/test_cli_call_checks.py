@@ -11,11 +11,11 @@ from shlex import quote
 from typing import Any
 
 import pytest
+
+from mcp_workbench.upstream.recent_failures import RECENT
 from tests.kit.command import Done, run_command
 from tests.kit.config import demo_server, entry, toolbox, write_config
 from tests.kit.processes import pids_in
-
-from mcp_workbench.upstream.recent_failures import RECENT
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from mcp_workbench.cli.completion_scripts import ASKED, SCRIPTS
 from tests.kit.command import TIMEOUT, Done, environ, run_command
 from tests.kit.config import demo_server, toolbox, write_config
 from tests.kit.terminal import terminal
-
-from mcp_workbench.cli.completion_scripts import ASKED, SCRIPTS
 
 ROOT = Path(__file__).parents[2]
 

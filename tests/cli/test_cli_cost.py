@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+
+from mcp_workbench.core.catalogue import estimate_tokens
 from tests.kit.command import run_command
 from tests.kit.config import demo_server, toolbox, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import texts
-
-from mcp_workbench.core.catalogue import estimate_tokens
 
 
 def test_toolboxes_stand_beside_the_direct_way(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from shlex import quote
 from typing import Any
 
 import pytest
-from tests.kit.command import Done, run_command
-from tests.kit.config import demo_server, entry, toolbox, write_config
 
 from mcp_workbench import __version__
 from mcp_workbench.cli.doctor import check_programs, program_version
 from mcp_workbench.config.load import MOST_BYTES
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.gateway.remedies import missing, outside_path
+from tests.kit.command import Done, run_command
+from tests.kit.config import demo_server, entry, toolbox, write_config
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.kit.command import Person, newcomer
 from tests.kit.config import demo_server, write_config
 from tests.kit.issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer

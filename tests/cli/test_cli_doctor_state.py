@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit.command import Done, run_command
-from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench.cli.doctor_checks import CheckResult, check_state, foreign, own_files, stale
+from tests.kit.command import Done, run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 if sys.platform == "win32":
     pytest.skip("there are no such files and no such rights here", allow_module_level=True)

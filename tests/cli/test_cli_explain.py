@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.kit.command import run_command
 
 import mcp_workbench
 from mcp_workbench.core.error_codes import CODES
+from tests.kit.command import run_command
 
 SOURCE = Path(mcp_workbench.__file__).parent
 

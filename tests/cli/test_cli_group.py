@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
-from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
+from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
 HELLO_PARAMS = {

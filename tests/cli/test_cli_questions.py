@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.kit.command import run_command
 from tests.kit.config import program_entry, toolbox, write_config
 from tests.kit.servers import ASKER

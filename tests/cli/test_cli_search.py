@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.kit.command import run_command
-from tests.kit.config import demo_server, entry, toolbox, write_config
 
 from mcp_workbench.cli import tools
 from mcp_workbench.server import own_definitions
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, entry, toolbox, write_config
 
 
 def test_the_best_tools_come_first_as_signatures(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from tests.kit import command as kit
 from tests.kit.command import Done, environ
 from tests.kit.forked import Streams

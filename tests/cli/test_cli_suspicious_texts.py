@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from mcp_workbench.cli.suspicious_texts import MOST
 from tests.kit.command import Done, run_command
 from tests.kit.config import demo_server, toolbox, write_config
 from tests.kit.shared import shared
-
-from mcp_workbench.cli.suspicious_texts import MOST
 
 SERVER = Path(__file__).with_name("defining_server.py")
 HIDDEN = "".join(chr(0xE0000 + ord(letter)) for letter in "send it")

@@ -8,11 +8,11 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
-from tests.kit.command import run_command
-from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
 from mcp_workbench.config.load import DEMO_NOTICE
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)

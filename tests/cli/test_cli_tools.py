@@ -8,11 +8,11 @@ from pathlib import Path
 from unicodedata import east_asian_width
 
 import pytest
-from tests.kit.command import run_command
-from tests.kit.config import demo_server, entry, toolbox, write_config
 
 from mcp_workbench.cli.tools import tool_lines
 from mcp_workbench.core.catalogue import ToolInfo
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, entry, toolbox, write_config
 
 
 def test_every_tool_is_a_line_with_its_cost(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.kit.command import TIMEOUT, Done, environ, run_command
-from tests.kit.config import write_config
 
 from mcp_workbench.cli import tour as tour_module
 from mcp_workbench.cli.tour import end_child
+from tests.kit.command import TIMEOUT, Done, environ, run_command
+from tests.kit.config import write_config
 
 
 class Tour(NamedTuple):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from tests.kit.command import run_command
 from tests.kit.config import demo_server, toolbox, write_config
 

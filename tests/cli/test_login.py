@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from mcp_workbench.core.error_codes import CODES
 from tests.faults.test_surroundings import meddling
 from tests.kit.authorization_server.person import sign_in
 from tests.kit.clock import PATIENCE, eventually
@@ -35,8 +37,6 @@ from tests.kit.sign_in_server import (
     sign_in_server,
 )
 from tests.kit.terminal import terminal
-
-from mcp_workbench.core.error_codes import CODES
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.kit.command import run_command
-from tests.kit.config import toolbox, write_config
 
 from mcp_workbench.core.spec import StdioCommand
 from mcp_workbench.gateway.missing_variables import mentioned_variables, variable_advice
+from tests.kit.command import run_command
+from tests.kit.config import toolbox, write_config
 
 NONE = StdioCommand("x")
 ENVIRON = {"PATH": "/bin", "AWS_PROFILE": "work", "DB_URL": "db", "KUBECONFIG": "/k", "LOUD": "1"}

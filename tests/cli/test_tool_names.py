@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.config import snapshot, spec, tool
 
 from mcp_workbench.cli.tool_names import choose, identify, needed_lists
 from mcp_workbench.core.errors import InvalidCall, NotFound, WorkbenchError
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
+from tests.kit.config import snapshot, spec, tool
 
 CONFIG = snapshot(
     spec("files"), spec("git"), spec("git", toolbox="ops"), spec("mail", toolbox="ops")

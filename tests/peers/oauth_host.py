@@ -20,6 +20,7 @@ from mcp.shared.auth import (
 )
 from mcp_types import TextContent
 from pydantic import AnyUrl
+
 from tests.kit.authorization_server.person import sign_in
 
 REDIRECT = "http://127.0.0.1:1/callback"  # nobody listens: the person reads the address out

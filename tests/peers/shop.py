@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from tests.kit.results import LEGACY, MODERN, Json
-
 from conftest import HERE, SDK1
+
+from tests.kit.results import LEGACY, MODERN, Json
 
 SECONDS = 120  # for a whole visit, on a busy machine
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import HERE, SDK1
+
 from tests.kit.clock import PATIENCE
 from tests.kit.command import serving
 from tests.kit.config import config_file, entry
 from tests.kit.results import error_code, json_text
-
-from conftest import HERE, SDK1
 
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("workplace")]
 

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from conftest import NODE_MODULES
 from crew import OFFICIAL
 from rawpeer import peers_config
 from shop import SECONDS, workbench_on_a_port
 from test_inspector import INSPECTOR, a_node_that_runs_it
 from test_sign_in_to_us import free_port
+
 from tests.kit.clock import eventually
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import MARK, assert_all_gone
 from tests.kit.results import Json
-
-from conftest import NODE_MODULES
 
 pytestmark = pytest.mark.peers
 

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from mcp.shared.auth import OAuthClientInformationFull
 from oauth_host import REDIRECT, SignIn, host, said
+
 from tests.kit.authorization_server import (
     RESOURCE_SERVER,
     SDK1,

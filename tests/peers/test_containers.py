@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.kit.clock import eventually, within
 from tests.kit.config import argv, config_file
 from tests.kit.pipe_host import PipeHost

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.kit.config import config_file
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import text

@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
+
 from tests.deploy.test_deploy_files import CONFIG, DEPLOY, text
 from tests.kit.command import HttpCommand, serving
 from tests.kit.config import config_file, entry

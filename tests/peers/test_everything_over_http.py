@@ -17,10 +17,10 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
 from shop import SECONDS
-from tests.kit.results import LEGACY, MODERN, Json
 
 from mcp_workbench import Workbench, load_config
 from mcp_workbench.core.spec import ServerAddress
+from tests.kit.results import LEGACY, MODERN, Json
 
 pytestmark = pytest.mark.peers
 

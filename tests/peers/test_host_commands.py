@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
 from conftest import HERE
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]

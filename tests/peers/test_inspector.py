@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from conftest import NODE_MODULES
 from crew import OFFICIAL, crew, make_world
 from rawpeer import peers_config
 from shop import SECONDS, workbench_on_a_port
+
 from tests.kit.processes import MARK, assert_all_gone
 from tests.kit.results import LEGACY, MODERN, Json
-
-from conftest import NODE_MODULES
 
 pytestmark = pytest.mark.peers
 

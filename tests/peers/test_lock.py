@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from crew import OFFICIAL
+
 from tests.kit.command import run_command
 from tests.kit.config import config_file
 from tests.kit.pipe_host import PipeHost

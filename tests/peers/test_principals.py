@@ -15,6 +15,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestURLParams, ElicitResult, TextContent
+
 from tests.kit.authorization_server import (
     AuthorizationServer,
     ProtectedServer,

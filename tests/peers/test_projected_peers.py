@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from crew import World, crew, make_world
 from rawpeer import Peer, running
+
 from tests.kit.processes import MARK, assert_all_gone
 from tests.kit.results import Json
 from tests.kit.tokens import o200k_tokens

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import within
 from tests.kit.command import serving

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from crew import crew, make_world
 from rawpeer import Peer, Refused, as_python, running, workbench
+
 from tests.kit.results import Json
 
 pytestmark = pytest.mark.peers

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from crew import MODERN_SERVERS, REVISIONS, World, crew, make_world
 from rawpeer import Peer, Refused, as_python, exact, running, workbench
+
 from tests.kit.results import Json
 
 pytestmark = pytest.mark.peers

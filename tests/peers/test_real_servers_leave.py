@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from crew import REVISIONS, crew, make_world
 from rawpeer import LEAVING, peers_config, running, workbench
-from tests.kit.processes import MARK, assert_all_gone, marked
 
 from mcp_workbench import Workbench, load_config
 from mcp_workbench.core.spec import ServerAddress
+from tests.kit.processes import MARK, assert_all_gone, marked
 
 pytestmark = pytest.mark.peers
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from crew import OFFICIAL, World, crew, make_world
+
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file
 from tests.kit.pipe_host import PipeHost

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from crew import crew, make_world
 from rawpeer import running
+
 from tests.kit.processes import MARK, assert_all_gone
 
 pytestmark = pytest.mark.peers

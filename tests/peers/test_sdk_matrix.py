@@ -25,6 +25,7 @@ from shop import (
     visitors,
     workbench_on_a_port,
 )
+
 from tests.kit.processes import MARK, assert_all_gone
 from tests.kit.results import Json
 

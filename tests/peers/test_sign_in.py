@@ -14,6 +14,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitRequestURLParams, ElicitResult, TextContent
+
 from tests.kit.authorization_server import (
     SECRET,
     AuthorizationServer,

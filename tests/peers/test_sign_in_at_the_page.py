@@ -8,13 +8,13 @@ import os
 from pathlib import Path
 
 import pytest
+
+from mcp_workbench.config.load import load_config
 from tests.kit.authorization_server import authorization_server, protected_server
 from tests.kit.authorization_server.person import sign_in
 from tests.kit.results import Json
 from tests.kit.sign_in_server import SIGN_INS
 from tests.ui.scene import Visitor, eventually_read, opened_page
-
-from mcp_workbench.config.load import load_config
 
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("workplace")]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
+
 from tests.kit.authorization_server import authorization_server, protected_server
 from tests.kit.clock import PATIENCE
 from tests.kit.sign_in_server import SIGN_INS

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Any
 
 import pytest
+
 from tests.kit.authorization_server import (
     PERSON,
     AuthorizationServer,

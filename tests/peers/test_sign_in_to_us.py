@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from conftest import HERE, NODE_MODULES
 from oauth_host import SignIn, host, said
+
 from tests.kit.authorization_server import (
     PERSON,
     RESOURCE_SERVER,
@@ -27,8 +29,6 @@ from tests.kit.authorization_server.person import sign_in
 from tests.kit.command import serving
 from tests.kit.config import config_file, entry
 from tests.kit.results import MODERN, Json, use_tool
-
-from conftest import HERE, NODE_MODULES
 
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("workplace")]
 

@@ -12,6 +12,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import TextContent
+
 from tests.kit.authorization_server import authorization_server, protected_server
 from tests.kit.clock import PATIENCE
 from tests.peers.test_sign_in import COMMAND, Place, use

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from shop import SECONDS, workbench_on_a_port
+
 from tests.kit.clock import eventually
 from tests.kit.config import config_file
 from tests.kit.pipe_host import PipeHost

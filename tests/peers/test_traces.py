@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
 from tests.kit.clock import within
 from tests.kit.command import serving
 from tests.kit.config import write_config

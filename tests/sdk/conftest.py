@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.kit.forked import RELAY, server
 from tests.kit.sdk_host import PRELOADED
 from tests.kit.servers import SDK

@@ -10,6 +10,8 @@ import anyio
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
+
+from mcp_workbench.transport.process import FIRM, POLITE
 from tests.kit.clock import PATIENCE
 from tests.kit.config import entry
 from tests.kit.processes import marked
@@ -29,8 +31,6 @@ from tests.kit.sdk_host import (
     sdk_host,
     text,
 )
-
-from mcp_workbench.transport.process import FIRM, POLITE
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 

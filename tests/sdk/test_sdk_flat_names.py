@@ -10,6 +10,7 @@ import anyio
 import pytest
 from mcp.client.client import Client
 from mcp_types import CallToolResult
+
 from tests.kit.sdk_host import (
     ERA,
     LEGACY_MODE,

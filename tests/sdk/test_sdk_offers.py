@@ -20,6 +20,7 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
+
 from tests.kit.clock import PATIENCE
 from tests.kit.results import MODERN
 from tests.kit.sdk_host import LEGACY_MODE, NEW, OLD, Notices, by_identifier, forked, sdk_host

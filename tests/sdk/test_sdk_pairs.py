@@ -11,6 +11,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
+
 from tests.kit.results import LEGACY, MODERN, Json
 from tests.kit.sdk_host import (
     ERA,

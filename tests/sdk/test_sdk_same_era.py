@@ -14,6 +14,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
+
 from tests.kit.command import serving
 from tests.kit.config import toolbox, write_config
 from tests.kit.results import LEGACY, MODERN, Json

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from bench.search_sets import FullText, Set, misspelt, recalls
 
 TOOLS: list[object] = [
