@@ -543,17 +543,17 @@ def test_while_it_rests_lists_are_answered_and_it_is_not_started(tmp_path: Path)
 
 def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    words = [sys.executable, "-m", "mcp_workbench.daemon", str(bench.config), "0.5", ""]
+    words = [sys.executable, "-m", "mcp_workbench.daemon", str(bench.config), "1.5", ""]
     told = subprocess.run(
         words, env={**os.environ, **bench.env}, capture_output=True, text=True, timeout=PATIENCE
     ).stdout
     pid = int(told.split()[1])
-    with bench.host() as host:
+    with bench.joined(), bench.host() as host:  # which may take longer than that to start
         host.initialize()
         server = json_text(host.use("a", "stats"))["pid"]
-        assert len(bench.status()["hosts"]) == 1
+        assert len(bench.status()["hosts"]) == 2
     eventually(lambda: not alive(pid) and not alive(server), "it has ended")
-    assert "no host for 0.5 seconds" in bench.log()
+    assert "no host for 1.5 seconds" in bench.log()
     assert host.stderr == ""
 
 

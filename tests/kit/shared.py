@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 
 from mcp_workbench.daemon import control as protocol
+from mcp_workbench.daemon.command_session import NOBODY, join
 from mcp_workbench.daemon.control import connect, request
 from mcp_workbench.daemon.paths import DaemonPaths, daemon_paths
 from mcp_workbench.daemon.start import start
@@ -111,6 +113,18 @@ class Shared:
         command = COMMAND if real else None
         env = {**self.env, **env}
         return PipeHost(self.config, *options, modern=modern, env=env, command=command)
+
+    @contextmanager
+    def joined(self) -> Generator[socket.socket]:
+        """The connection of a command, which is a host while it lasts."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            connection = join(self.paths, "test", NOBODY)
+        assert connection is not None
+        connection.settimeout(PATIENCE)
+        with connection:
+            yield connection
 
     def hosts(self, count: int) -> None:
         """Wait until so many have joined."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Generator
-from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -13,7 +12,6 @@ from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.attach import host_fields
 from mcp_workbench.daemon.command_messages import CallTool, Request, Survey
-from mcp_workbench.daemon.command_session import NOBODY, join
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import config_file, entry
 from tests.kit.shared import Shared, shared
@@ -35,18 +33,6 @@ def bench(running: Shared) -> Generator[Shared]:
     yield running
     assert "Traceback" not in running.log()
     assert running.done("call", "dev/a/echo", "text=hi")
-
-
-@contextmanager
-def joined(bench: Shared) -> Generator[socket.socket]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in bench.env.items():
-            patch.setenv(name, value)
-        connection = join(bench.paths, "test", NOBODY)
-    assert connection is not None
-    connection.settimeout(PATIENCE)
-    with connection:
-        yield connection
 
 
 def framed(body: bytes) -> bytes:
@@ -83,7 +69,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_message_ends_its_connection(bench: Shared, kind: str) -> None:
-    with joined(bench) as connection:
+    with bench.joined() as connection:
         connection.sendall(BAD[kind])
         assert is_disconnected(connection)
     eventually(lambda: not bench.status()["hosts"], "it is gone")
@@ -93,7 +79,7 @@ def test_a_command_that_does_not_read_is_disconnected(bench: Shared) -> None:
     size = LARGEST // 8
     arguments = msgspec.Raw(msgspec.json.encode({"text": "x" * size}))
     call = encoded(CallTool(1, ToolIdentifier("dev", "a", "echo"), arguments))
-    with joined(bench) as connection:
+    with bench.joined() as connection:
 
         def is_cut_off() -> bool:
             try:
@@ -123,6 +109,6 @@ def test_capabilities_that_can_t_be_read_are_refused(bench: Shared, capabilities
 def test_a_command_killed_in_the_middle_of_a_message_is_forgotten(bench: Shared) -> None:
     request = encoded(Survey(1, ServerAddress("dev", "a")))
     for cut in (1, 4, len(request) // 2, len(request) - 1):
-        with joined(bench) as connection:
+        with bench.joined() as connection:
             connection.sendall(request[:cut])
     eventually(lambda: not bench.status()["hosts"], "they are gone")
