@@ -8,13 +8,15 @@ import pytest
 from mcp_workbench.core.catalogue import (
     Catalogue,
     Definition,
+    KnownCatalogue,
     OpenToolboxResult,
     Unavailable,
     read_definitions,
     tool_info,
     tool_info_json,
 )
-from mcp_workbench.core.spec import ServerAddress
+from mcp_workbench.core.spec import ServerAddress, ToolFilter
+from tests.kit.config import spec
 from tests.kit.results import raw
 
 HERE = ServerAddress("dev", "odd")
@@ -118,3 +120,45 @@ def test_values_are_frozen_and_compare_by_content() -> None:
         info.name = "other"  # pyright: ignore[reportAttributeAccessIssue]
     assert Unavailable("a", "b") == Unavailable("a", "b")
     assert Catalogue({"x": Definition("x", b"{}")}).names == ("x",)
+
+
+def test_the_report_on_a_server_that_is_not_connected_has_what_was_known_and_nothing_else() -> None:
+    tools = [definition(msgspec.json.encode({"name": name})) for name in ("a", "b", "secret")]
+    known = KnownCatalogue(
+        Catalogue({tool.name: tool for tool in tools}),
+        modern=False,
+        revision="2025-11-25",
+        server_name="odd server",
+        server_version="1.2",
+        instructions="Ask first.",
+        seconds=0.5,
+        at=100.0,
+        offers={"prompts": (b'{"name":"p"}',)},
+    )
+    server = spec("odd", tools=ToolFilter(include=("*", "none"), exclude=("secret",)))
+
+    report = known.report(server, now=160.0)
+
+    assert [tool.name for tool in report.tools] == ["a", "b"]
+    assert json.loads(msgspec.json.encode(msgspec.structs.replace(report, tools=()))) == {
+        "address": {"toolbox": "dev", "server": "odd"},
+        "reason": "",
+        "revision": "2025-11-25",
+        "server_name": "odd server",
+        "server_version": "1.2",
+        "instructions": "Ask first.",
+        "tools": [],
+        "hidden": 1,
+        "idle_filters": ["none"],
+        "complaints": [],
+        "seconds": 0.5,
+        "skipped": 0,
+        "last_skipped": "",
+        "age": 60.0,
+        "change": None,
+        "processes": 0,
+        "box": "",
+        "offers": {"prompts": [{"name": "p"}]},
+        "unlike_lock": [],
+    }
+    assert known.age(now=99.0) == 0.0, "the clock was set back"
