@@ -75,6 +75,29 @@ def test_one_of_another_version_is_named(tmp_path: Path) -> None:
         assert "mcp-workbench down, then up, renews it" in ran.stderr
 
 
+def test_a_server_that_nobody_has_used_is_idle_and_has_nothing(tmp_path: Path) -> None:
+    with shared(config_file(tmp_path, {"a": entry()})) as bench:
+        [server] = bench.json("status")["servers"]
+
+    assert server == {
+        "toolbox": "dev",
+        "server": "a",
+        "state": "idle",
+        "connections": 0,
+        "pids": [],
+        "processes": 0,
+        "memory": 0,
+        "callsInFlight": 0,
+        "calls": 0,
+        "failures": 0,
+        "nextTry": 0.0,
+        "reason": "",
+        "started": False,
+        "box": "",
+        "scope": "shared",
+    }
+
+
 def test_options_that_come_too_late_are_named(tmp_path: Path) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
         calls = tmp_path / "calls.jsonl"
