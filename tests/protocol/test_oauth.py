@@ -22,15 +22,24 @@ from mcp_workbench.protocol.oauth import (
     auth_method,
     choose_scopes,
     covers,
+    default_server,
+    origin_of,
     read_challenge,
     read_registration,
     read_resource,
     read_server,
     registration_request,
+    require_issuer,
     resource_metadata_urls,
     server_metadata_urls,
 )
-from mcp_workbench.protocol.oauth_tokens import read_tokens, token_request
+from mcp_workbench.protocol.oauth_tokens import (
+    DeviceCode,
+    device_grant,
+    read_device_code,
+    read_tokens,
+    token_request,
+)
 
 SERVER = AuthorizationServer(
     issuer="https://login.example",
@@ -144,6 +153,60 @@ def test_an_issuer_without_pkce_is_refused() -> None:
 
     with pytest.raises(SignInFailed, match="PKCE"):
         read_server(body, "https://l.example", "here")
+
+
+NO_ADDRESS = "^the server's sign-in metadata has an address that is none$"
+
+
+@pytest.mark.parametrize("url", ["https://[", f"https://{'ä' * 100_000}/"])
+def test_an_address_that_is_none_is_refused_in_words(url: str) -> None:
+    for act in (origin_of, server_metadata_urls):
+        with pytest.raises(SignInFailed, match=NO_ADDRESS):
+            act(url)
+
+
+@pytest.mark.parametrize(
+    "issuer",
+    [
+        "https://a/b c", "https://a?b", "https://a#b", 'https://a"', "https://a<b", "https://a>b",
+        "https://a\\b", "https://é", "https://a\n", f"https://{'a' * 2000}",
+    ],
+)  # fmt: skip
+def test_what_people_are_shown_as_an_issuer_has_the_form_of_one(issuer: str) -> None:
+    require_issuer("https://login.example:8443/tenant/a")
+    with pytest.raises(SignInFailed, match=NO_ADDRESS):
+        require_issuer(issuer)
+
+
+def test_a_server_without_metadata_has_its_endpoints_at_its_origin() -> None:
+    assert default_server("https://A.example:1/mcp?x=y") == AuthorizationServer(
+        issuer="https://a.example:1",
+        authorization_endpoint="https://a.example:1/authorize",
+        token_endpoint="https://a.example:1/token",
+        registration_endpoint="https://a.example:1/register",
+    )
+
+
+def test_metadata_without_an_issuer_counts_as_that_of_where_it_comes_from() -> None:
+    body = encoded({"issuer": "https://other.example", "token_endpoint": "https://l.example/t"})
+
+    assert read_server(body, "", "https://l.example/.well-known/x") == AuthorizationServer(
+        issuer="https://l.example", token_endpoint="https://l.example/t"
+    )
+
+
+def test_a_document_that_can_not_be_used_is_named_with_the_reason() -> None:
+    for body, reason in (
+        (b'{"resource":"r","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deeply"),
+        (b'{"resource":5}', r"Expected `str`, got `int` - at `$.resource`"),
+    ):
+        with pytest.raises(SignInFailed) as failure:
+            read_resource(body, "https://a/mcp", "https://a/meta")
+        assert failure.value.code == "WB-AUTH-005"
+        assert str(failure.value) == (
+            f"the document at https://a/meta can't be used ({reason}): "
+            "report it to whoever runs the server"
+        )
 
 
 def test_which_scopes_are_asked_for() -> None:
@@ -310,3 +373,48 @@ def test_nothing_secret_is_printed() -> None:
     shown += repr(OAuthClient("me", "SECRET")) + repr(read_tokens(b'{"access_token":"SECRET"}', ""))
 
     assert "SECRET" not in shown
+
+
+@pytest.mark.parametrize(
+    ("claims", "account"),
+    [
+        ({"sub": "1"}, "1"),
+        ({"sub": "1", "name": "N"}, "N"),
+        ({"name": "N", "preferred_username": "p"}, "p"),
+        ({"preferred_username": "p", "email": "e@x"}, "e@x"),
+        ({"email": "a\u202eb\n" + "c" * 200}, "ab" + "c" * 96),
+        ({}, ""),
+        ({"email": 5}, ""),
+    ],
+    ids=["sub", "name", "username", "email", "odd signs", "none", "a number"],
+)
+def test_who_has_signed_in_is_told_in_words_that_can_be_shown(
+    claims: dict[str, Any], account: str
+) -> None:
+    token = urlsafe_b64encode(encoded(claims)).rstrip(b"=").decode()
+
+    for id_token in (f"h.{token}.s", f"h.{token}"):
+        given = encoded({"access_token": "t", "id_token": id_token})
+        assert read_tokens(given, "here").account == account
+
+
+@pytest.mark.parametrize("id_token", ["", "h", "h..", "h.é.s", "h.e30=.s", "h.YQ.s"])
+def test_an_odd_identity_costs_no_token(id_token: str) -> None:
+    tokens = read_tokens(encoded({"access_token": "t", "id_token": id_token}), "here")
+
+    assert (tokens.access_token, tokens.account) == ("t", "")
+
+
+def test_a_code_for_another_device() -> None:
+    given = {"device_code": "SECRET", "user_code": "u", "verification_uri": "https://v"}
+    code = read_device_code(encoded(given), "here")
+
+    assert code == DeviceCode("SECRET", "u", "https://v", "", 600.0, 5.0)
+    assert "SECRET" not in repr(code)
+    assert device_grant(code, "r") == {
+        "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
+        "device_code": "SECRET",
+        "resource": "r",
+    }
+    with pytest.raises(SignInFailed, match=r"^the document at here can't be used"):
+        read_device_code(b"{}", "here")

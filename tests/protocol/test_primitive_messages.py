@@ -8,10 +8,13 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.call_request import CallRequest
+from mcp_workbench.core.raw_json import LONGEST_NAME, MOST_MEMBERS, TooLong
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.protocol.handshake import ServerCapabilities, read_capabilities, stamps
 from mcp_workbench.protocol.primitive_messages import (
     LEVELS,
+    LONG,
+    check_uri,
     level_in,
     level_of,
     most_verbose,
@@ -64,6 +67,28 @@ def test_what_was_read_may_be_kept_only_as_its_server_says() -> None:
         "cacheScope": "private",
     }
     assert with_cache(b"[]") == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"ttlMs": 5}, {"ttlMs": 5, "cacheScope": "private"}),
+        ({"cacheScope": "public"}, {"cacheScope": "public", "ttlMs": 0}),
+    ],
+)
+def test_the_half_of_what_a_server_says_of_caching_is_completed(said: Any, told: Any) -> None:
+    assert read(with_cache(raw(said))) == told
+
+
+MANY = {f"{number:05}": 0 for number in range(MOST_MEMBERS + 1)}
+
+
+def test_what_has_too_many_members_to_be_changed_keeps_its_bytes() -> None:
+    result = msgspec.json.encode(MANY)
+    error = msgspec.json.encode({"code": -32002, "data": {"uri": "a:b", **MANY}})
+
+    assert with_cache(result) is result
+    assert read_error_for(ML, error, "a:b", "W") is error
 
 
 @pytest.mark.parametrize(
@@ -132,6 +157,32 @@ def test_a_message_has_a_level_or_is_odd() -> None:
 
 
 # Listening
+
+
+@pytest.mark.parametrize(
+    ("params", "level"),
+    [
+        (b' { "level" : "error" , "data":"%b"}', "error"),
+        (b'{"data":"%b","level":"error"}', "error"),
+        (b'{"data":"%b","level":5}', ""),
+        (b'["%b"]', ""),
+    ],
+)
+@pytest.mark.parametrize("size", [1, LONG])
+def test_the_level_of_a_long_message_is_found_wherever_it_stands(
+    params: bytes, level: str, size: int
+) -> None:
+    assert level_of(raw(params % (b"a" * size))) == level
+
+
+@pytest.mark.parametrize("check", [check_uri, level_of])
+def test_a_level_or_a_uri_that_nobody_would_read_is_too_long(check: Any) -> None:
+    value = "a" * (LONGEST_NAME - 2)
+
+    check(raw({"uri": value, "level": value}))
+    check(raw([value]))
+    with pytest.raises(TooLong):
+        check(raw({"uri": f"{value}a", "level": f"{value}a"}))
 
 
 def test_a_frame_is_tagged_for_the_next_hop() -> None:

@@ -1,11 +1,12 @@
 """What is sealed opens unchanged for its own host and call, in time; nothing else opens."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import ServerAddress
-from mcp_workbench.protocol.signed_state import LIFETIME, Seal, SignedState, digest_of
+from mcp_workbench.protocol.signed_state import LIFETIME, MOST_SORTED, Seal, SignedState, digest_of
 
 KEY = b"k" * 32
 
@@ -65,3 +66,13 @@ def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert digest_of("a/b/c", b'{"x":1}') != digest_of("a/b/c", b'{"x":2}')
     assert digest_of("a/b/c", b"{}") != digest_of("a/b/d", b"{}")
     assert digest_of("a/b/c", b'{"x":1e999}') != digest_of("a/b/c", b'{"x":1e998}')
+
+
+@pytest.mark.parametrize("value", [b'"%b"' % (b"x" * MOST_SORTED), b"1" * 5000])
+def test_arguments_that_can_not_be_sorted_have_a_digest_as_they_are(value: bytes) -> None:
+    written = (b'{"a":1,"b":%b}', b'{"b":%b,"a":1}', b' { "b" : %b , "a" : 1 } ')
+    first, other, spaced = (digest_of("t", text % value) for text in written)
+
+    assert first != other == spaced
+    assert digest_of("u", written[0] % value) != first
+    assert len(first) == 64

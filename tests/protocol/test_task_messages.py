@@ -14,10 +14,13 @@ from mcp_workbench.protocol.task_messages import (
     Task,
     TaskSupport,
     about_task,
+    acknowledged_tasks,
     created_task,
     declares_tasks,
+    detailed_task,
     inlined_result,
     modern_created,
+    noticed_task,
     optional_task,
     related_task,
     requires_tasks,
@@ -188,3 +191,46 @@ def test_a_legacy_server_declares_tasks(tasks: object, *, runs: bool, cancels: b
     declared = read_capabilities(raw({"tasks": tasks}))
 
     assert (declared.tasks, declared.tasks_cancel) == (runs, cancels)
+
+
+@pytest.mark.parametrize(
+    ("error", "requires"),
+    [
+        ({"data": {"requiredCapabilities": {"extensions": {TASKS: {}, "a/b": 1}}}}, True),
+        ({"data": {"requiredCapabilities": {"extensions": {"a/b": {}}}}}, False),
+        ({"data": {"requiredCapabilities": {"extensions": [TASKS]}}}, False),
+        ({"data": {"requiredCapabilities": {"extensions": {TASKS: "a" * 100_000}}}}, False),
+        ({"data": 5}, False),
+        ([], False),
+    ],
+    ids=["it", "another", "a list", "very long", "odd data", "odd"],
+)
+def test_only_an_error_that_names_the_extension_requires_it(error: object, requires: bool) -> None:
+    assert requires_tasks(raw(error)) is requires
+
+
+@pytest.mark.parametrize(
+    ("params", "task", "agreed"),
+    [
+        ({"taskId": "t"}, "t", set[str]()),
+        ({"taskId": 5, "notifications": {"taskIds": "ab"}}, "", set[str]()),
+        ({"notifications": {"taskIds": ["a", "b", "a"]}}, "", {"a", "b"}),
+        ({"taskId": "t", "notifications": {"taskIds": ["a", 5]}}, "t", set[str]()),
+        ([], "", set[str]()),
+    ],
+)
+def test_an_odd_notice_is_about_no_task(params: object, task: str, agreed: set[str]) -> None:
+    assert noticed_task(raw(params)) == task
+    assert acknowledged_tasks(raw(params)) == agreed
+
+
+def test_a_very_long_acknowledgement_agrees_to_nothing() -> None:
+    ids = [f"{number:06}" for number in range(1_000_000)]
+
+    assert acknowledged_tasks(raw({"notifications": {"taskIds": ids}})) == frozenset()
+
+
+def test_the_state_of_a_task_is_announced_without_what_belongs_to_the_answer() -> None:
+    state = {"taskId": "t", "status": "working", "resultType": "complete", "_meta": {"a": 1}}
+
+    assert _read(detailed_task(raw(state))) == {"taskId": "t", "status": "working"}

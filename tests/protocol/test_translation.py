@@ -9,14 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.call_request import CallRequest
-from mcp_workbench.core.raw_json import Members
+from mcp_workbench.core.raw_json import MOST_MEMBERS, Members
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.protocol.extensions import OURS_ENCODED
 from mcp_workbench.protocol.handshake import stamps
 from mcp_workbench.protocol.translation import (
     EraPair,
     Unanswerable,
+    UnknownResultType,
+    asks_for_input,
     complete,
+    legacy_definition,
     params_for,
     result_for,
     token_of,
@@ -211,6 +214,62 @@ def test_a_result_of_the_wrong_shape_is_the_host_s_to_judge(pair: EraPair, odd: 
     assert bytes(result_for(pair, msgspec.Raw(odd), OURS)) == odd
 
 
+@pytest.mark.parametrize(
+    ("result", "asks"),
+    [
+        (b'{"resultType":"input_required"}', True),
+        (b'{"resultType":"complete"}', False),
+        (b'{"inputRequests":{}}', False),
+        (b'["input_required"]', False),
+        (b"5", False),
+    ],
+)
+def test_only_a_result_that_says_so_asks_for_input(result: bytes, asks: bool) -> None:
+    assert asks_for_input(msgspec.Raw(result)) is asks
+
+
+@pytest.mark.parametrize("pair", [LM, MM])
+@pytest.mark.parametrize("kind", [b"1" * 5000, b"1e400", b"null", b'["complete"]'])
+def test_a_kind_that_is_no_name_is_said_not_to_be_supported(pair: EraPair, kind: bytes) -> None:
+    with pytest.raises(UnknownResultType) as failure:
+        result_for(pair, msgspec.Raw(b'{"resultType":%b}' % kind), OURS)
+
+    assert str(failure.value) == f"the server's result is {kind.decode()}, which is not supported"
+
+
+def test_complete_may_be_spelled_with_escapes() -> None:
+    spelled = msgspec.Raw(b'{"resultType":"\\u0063omplete","a":1.0}')
+
+    assert result_for(MM, spelled, OURS) is spelled
+    assert result_for(LM, spelled, OURS) == b'{"a":1.0}'
+
+
+def test_a_result_of_too_many_members_is_not_answered_but_told() -> None:
+    many = msgspec.json.encode({f"{number:05}": 0 for number in range(MOST_MEMBERS + 1)})
+
+    with pytest.raises(Unanswerable) as failure:
+        result_for(ML, msgspec.Raw(b'{"_meta":%b}' % many), OURS)
+
+    assert str(failure.value) == "the server's result has an object with more than 20000 members"
+
+
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        (b'{"type":"object","x":1.0}', True),
+        (b'{"type":"array"}', False),
+        (b'{"type":["object"]}', False),
+        (b"true", False),
+        (b"{}", False),
+    ],
+)
+def test_a_legacy_host_sees_an_output_schema_of_an_object_alone(schema: bytes, kept: bool) -> None:
+    definition = b'{"name":"a","outputSchema":%b}' % schema
+
+    assert legacy_definition(definition) == (definition if kept else b'{"name":"a"}')
+    assert legacy_definition(b'{"name":"a"}') == b'{"name":"a"}'
+
+
 # Progress
 
 
@@ -221,3 +280,9 @@ def test_a_notice_gets_the_host_s_token_and_keeps_the_rest() -> None:
 
     assert told == b'{"progressToken":"h\\u00e9","progress":1.0,"total":1E+2,"x":[null]}'
     assert token_of(notice) == 7
+
+
+@pytest.mark.parametrize("token", [b'"7"', b"-7", b"7.0", b"1234567890123456789", b"null", b"[7]"])
+def test_a_token_that_is_none_of_ours_is_no_number(token: bytes) -> None:
+    assert token_of(msgspec.Raw(b'{"progressToken":%b}' % token)) == 0
+    assert token_of(msgspec.Raw(b'{"progressToken":123456789012345678}')) == 123456789012345678

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.json_text import DEPTH, mend_surrogates, mend_text, too_deep
+from mcp_workbench.transport.json_text import (
+    DEPTH,
+    MOST_BACKSLASHES,
+    MOST_BAD,
+    MOST_HALVES,
+    DepthScan,
+    ScannedText,
+    mend_surrogates,
+    mend_text,
+    too_deep,
+)
 from mcp_workbench.transport.jsonrpc import Malformed, decode, usable_id
 
 ids = st.integers() | st.text()
@@ -225,3 +235,93 @@ def test_what_we_build_is_one_json_line() -> None:
 def test_an_error_of_the_wrong_shape_still_has_words() -> None:
     assert jsonrpc.read_error(msgspec.Raw(b'"boom"')).message != ""
     assert jsonrpc.read_error(msgspec.Raw(b'{"code":"x"}')).code == jsonrpc.INTERNAL_ERROR
+
+
+def kept(size: int) -> str:
+    return "x" * size
+
+
+@pytest.mark.parametrize(
+    ("error", "read"),
+    [
+        ({"code": 5, "message": "no"}, (5, "no")),
+        ({"code": "E5", "message": "no"}, (-32603, "no")),
+        ({"code": 5.5, "message": "no"}, (-32603, "no")),
+        ({"code": 5}, (5, "")),
+        ([], (-32603, "the server's error has no usable form")),
+        (
+            {"code": "E5", "message": kept(jsonrpc.LONGEST_MESSAGE)},
+            (-32603, "the server's error has no usable form"),
+        ),
+        ({"code": 5, "message": kept(jsonrpc.LARGE)}, (5, kept(jsonrpc.LARGE))),
+        ({"message": kept(jsonrpc.LARGE)}, (-32603, kept(jsonrpc.LARGE))),
+        ({"code": 5, "data": kept(jsonrpc.LARGE)}, (5, "")),
+        (
+            {"code": 5, "message": kept(jsonrpc.LONGEST_MESSAGE)},
+            (5, "the message of the server's error is too long"),
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_an_error_says_is_read_whatever_its_form_and_length(
+    error: Any, read: tuple[int, str]
+) -> None:
+    found = jsonrpc.read_error(msgspec.Raw(msgspec.json.encode(error)))
+
+    assert (found.code, found.message) == read
+
+
+@pytest.mark.parametrize("size", [jsonrpc.LONGEST_METHOD - 2, jsonrpc.LONGEST_METHOD - 1])
+def test_a_method_without_end_is_no_method(size: int) -> None:
+    raw = msgspec.Raw(msgspec.json.encode(kept(size)))
+
+    if size + 2 <= jsonrpc.LONGEST_METHOD:
+        assert jsonrpc.read_method(raw) == kept(size)
+    else:
+        with pytest.raises(msgspec.ValidationError, match="the name of its method is too long"):
+            jsonrpc.read_method(raw)
+    assert jsonrpc.read_method(msgspec.Raw(b"")) == ""
+
+
+@pytest.mark.parametrize("is_too_deep", [False, True])
+def test_a_text_that_was_scanned_is_mended_without_counting_again(is_too_deep: bool) -> None:
+    line = ScannedText(rb'{"id":1,"result":{"t":"\ud83d"}}')
+    line.is_too_deep = is_too_deep
+
+    if is_too_deep:
+        with pytest.raises(Malformed) as caught:
+            decode(line)
+        assert (caught.value.code, caught.value.id) == (jsonrpc.PARSE_ERROR, b"1")
+    else:
+        assert bytes(decode(line).result) == rb'{"t":"\ufffd"}'
+    again = line.with_same_depth(b"x")
+    assert (again, again.is_too_deep) == (b"x", is_too_deep)
+
+
+def test_a_text_with_thousands_of_half_characters_or_backslashes_stays_as_it_is() -> None:
+    many = b'"' + rb"\ud83d" * MOST_HALVES + b'"'
+    slashes = b'"' + b"\\" * MOST_BACKSLASHES + rb"\ud83d" + b'"'
+
+    assert mend_surrogates(many) is many
+    assert mend_surrogates(slashes) is slashes
+    assert mend_surrogates(many[:-7] + b'"') == b'"' + rb"\ufffd" * (MOST_HALVES - 1) + b'"'
+
+
+def test_in_what_is_no_text_at_all_the_rest_is_question_marks() -> None:
+    piece, rest = b"\xff" * (64 << 10), b"a\xffb\xc3\xa9"
+
+    mended = mend_text(piece + rest)
+
+    assert mended == "\ufffd".encode() * len(piece) + b"a?b??"
+    assert mend_text(b"\xff" * MOST_BAD + rest).decode() == "\ufffd" * MOST_BAD + "a\ufffdbé"
+
+
+@pytest.mark.parametrize(("levels", "deep"), [(DEPTH, False), (DEPTH + 1, True)])
+def test_depth_is_counted_across_pieces(levels: int, deep: bool) -> None:
+    line = b'{"a]":' + b"[" * (levels - 1) + b'"]["' + b"]" * (levels - 1) + b"}"
+    for size in (1, 7, 64, len(line)):
+        scan = DepthScan()
+        for start in range(0, len(line), size):
+            scan.feed(line[start : start + size])
+
+        assert scan.is_too_deep is deep

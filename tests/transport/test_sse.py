@@ -1,5 +1,6 @@
 """Events: the same whatever the chunks, whatever the line ends; bounded and linear."""
 
+import json
 import time
 from itertools import pairwise
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.transport.http.sse import Event, EventReader, EventTooLarge
+from mcp_workbench.transport.http.sse import LONG, Event, EventReader, EventTooLarge, event
 
 LIMIT = 10_000
 lines = st.sampled_from(
@@ -96,3 +97,17 @@ def test_time_is_linear_in_a_long_line() -> None:
     small = min(seconds(2_000_000) for _ in range(3))
     large = min(seconds(16_000_000) for _ in range(3))
     assert large < 32 * max(small, 0.002)  # eight times the bytes; the square would be 64 times
+
+
+@pytest.mark.parametrize("filling", [b"", b"x" * LONG])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\n\n"])
+@pytest.mark.parametrize("between", [b"", b"\n", b"\r\n", b"\r"])
+def test_what_is_sent_is_one_event_whatever_ends_its_lines(
+    between: bytes, end: bytes, filling: bytes
+) -> None:
+    text = b'{"a":1,' + between + b'"b":"' + filling + b'"}'
+
+    [found], _ = read(event(text + end, b"7", 500), limit=4 * LONG)
+
+    assert json.loads(found.data) == json.loads(text)
+    assert event(b"{}\n", b"7", 500) == b"retry: 500\nid: 7\ndata: {}\n\n"

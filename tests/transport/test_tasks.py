@@ -8,7 +8,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from mcp_workbench.transport.tasks import Lifetime, TaskScope, comes_within, task_scope
+from mcp_workbench.transport.tasks import (
+    Lifetime,
+    TaskScope,
+    comes_within,
+    completed,
+    task_scope,
+)
 
 LIMIT = 10.0
 
@@ -174,3 +180,64 @@ async def test_a_task_that_was_cancelled_can_wait_for_an_event() -> None:
         await asyncio.sleep(0)
 
     assert came == [False, True]
+
+
+async def test_work_that_must_not_be_interrupted_gives_its_result() -> None:
+    async def work() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    assert await completed(work()) == "done"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_cancellation_waits_until_such_work_has_ended(fails: bool) -> None:
+    go, ended = asyncio.Event(), list[str]()
+
+    async def work() -> None:
+        await go.wait()
+        ended.append("work")
+        if fails:
+            raise ValueError("nobody hears of it")
+
+    async with asyncio.timeout(LIMIT):
+        waiting = asyncio.ensure_future(completed(work()))
+        for _ in range(2):
+            await asyncio.sleep(0)
+            waiting.cancel()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    assert ended == ["work"]
+
+
+async def test_a_scope_whose_end_is_cancelled_twice_is_given_up() -> None:
+    go, began = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        while not go.is_set():
+            try:
+                began.set()
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with asyncio.timeout(LIMIT):
+        scope = TaskScope()
+        scope.start(stubborn(), "stubborn")
+        await began.wait()
+        ending = asyncio.ensure_future(scope.end())
+        for left in (False, True):
+            await asyncio.sleep(0)
+            ending.cancel()
+            await asyncio.wait([ending], timeout=0)
+            await asyncio.sleep(0)
+            assert ending.done() is left
+        assert len(scope) == 1
+        go.set()
+        await scope.end()
+
+    assert ending.cancelled()
