@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from mcp_workbench.daemon.crash_journal import (
     CALL,
     CrashJournal,
+    JournalContents,
     create_journal,
     open_journal,
     read_journal,
 )
 from mcp_workbench.daemon.outbox import (
+    BACKLOG,
     Outbox,
     OutboxWriter,
     create_outbox,
@@ -30,6 +32,7 @@ from mcp_workbench.daemon.outbox import (
 )
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.stdio import JoinedWrites
+from tests.kit.clock import PATIENCE
 
 LARGE = 1 << 30
 
@@ -53,8 +56,14 @@ class Way:
         self.outbox: Outbox = outbox
         self.heard = b""
 
-    def writer(self) -> OutboxWriter:
-        return OutboxWriter(self.write, lambda: None, self.journal, LARGE, self.outbox)
+    def writer(
+        self, lost: Callable[[], None] = lambda: None, largest: int = LARGE, *, direct: bool = False
+    ) -> OutboxWriter:
+        """`direct`: as on a system that can't move bytes from pipe to pipe."""
+        if direct:
+            self.outbox.close()
+        outbox = None if direct else self.outbox
+        return OutboxWriter(self.write, lost, self.journal, largest, outbox)
 
     def hear(self, most: int) -> None:
         with suppress(BlockingIOError):
@@ -134,13 +143,15 @@ def test_wherever_it_ends_each_answer_is_there_once_or_under_way(
     way.close()
 
 
-async def test_what_the_host_does_not_read_waits_and_then_comes(way: Way) -> None:
-    writer = way.writer()
+@pytest.mark.parametrize("direct", [False, True], ids=["by an outbox", "directly"])
+async def test_what_the_host_does_not_read_waits_and_then_comes(way: Way, direct: bool) -> None:
+    writer = way.writer(direct=direct)
     frames = [jsonrpc.answer(b"%d" % n, b'"' + b"x" * 50_000 + b'"') for n in range(40)]
     for number, frame in enumerate(frames):
         way.journal.started(b"%d" % number, b"{}", CALL)
         writer.send(frame, b"%d" % number)
     writer.close()
+    assert read_journal(way.fd).under_way
 
     while len(way.heard) < sum(map(len, frames)):
         way.hear_all()
@@ -152,15 +163,74 @@ async def test_what_the_host_does_not_read_waits_and_then_comes(way: Way) -> Non
         await writer.flushed(5)
 
 
-async def test_a_host_that_is_gone_is_noticed(way: Way) -> None:
+@pytest.mark.parametrize("joining", [False, True], ids=["at once", "at the end of a turn"])
+@pytest.mark.parametrize("direct", [False, True], ids=["by an outbox", "directly"])
+async def test_a_host_that_is_gone_is_noticed(way: Way, direct: bool, joining: bool) -> None:
     gone = asyncio.Event()
-    writer = OutboxWriter(way.write, gone.set, way.journal, LARGE, way.outbox)
+    writer = way.writer(gone.set, direct=direct)
     os.dup2(way.fd, way.read)  # closes it
+    if joining:
+        JoinedWrites.of(loop := asyncio.get_running_loop()).join(loop)
 
+    way.journal.started(b"1", b"{}", CALL)
     writer.send(jsonrpc.answer(b"1", b"{}"), b"1")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await gone.wait()
+    assert writer.backlog == 0
+    assert bool(read_journal(way.fd).under_way) == direct  # else it is in the outbox
+    writer.send(jsonrpc.answer(b"2", b"{}"), b"2")
+    assert writer.backlog == 0
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["by an outbox", "directly"])
+async def test_a_host_that_never_reads_is_dropped_at_its_bound_and_not_before(
+    way: Way, direct: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    largest, gone = 100_000, list[int]()
+    writer = way.writer(lambda: gone.append(1), largest, direct=direct)
+    frame = jsonrpc.answer(b"1", b'"' + b"x" * 1_000 + b'"')
+    most = 0
+
+    for _ in range(4_000):
+        if gone:
+            break
+        most = writer.backlog
+        writer.send(frame, b"1")
+
+    assert gone == [1]
+    assert BACKLOG * largest - len(frame) < most <= BACKLOG * largest
+    assert writer.backlog == 0
+    writer.send(frame, b"1")
+    assert gone == [1]
+    assert caplog.messages == ["a host does not read its messages; its connection was closed"]
+
+
+LINE = b'{"id":1}\n'
+
+
+@pytest.mark.parametrize(
+    ("left", "part", "expected"),
+    [
+        (b"", None, (b"", None)),
+        (b"", b"7", (b"\n", None)),
+        (LINE, None, (LINE, None)),
+        (LINE, b"7", (LINE, b"7")),
+        (LINE + b'{"id":2', b"7", (LINE, None)),
+        (b'{"id":2', b"7", (b"\n", None)),
+    ],
+    ids=["nothing", "a lost end", "whole", "its end", "a start behind it", "a start alone"],
+)
+def test_what_a_host_has_not_received_whole_is_ended_or_cut_off(
+    left: bytes, part: bytes | None, expected: tuple[bytes, bytes | None]
+) -> None:
+    assert undelivered(left, JournalContents({}, [], b"", part)) == expected
+
+
+def test_where_no_bytes_can_be_moved_there_is_no_outbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "splice")
+
+    assert create_outbox() is None
 
 
 async def test_a_question_makes_its_call_one_that_is_not_made_again(way: Way) -> None:
