@@ -97,6 +97,36 @@ async def test_headers_that_a_tool_wants_only_now_are_learned_and_the_call_sent_
         assert len(bad.calls()) == 4
 
 
+async def test_headers_are_learned_from_every_page_of_the_list() -> None:
+    wanted = {"type": "string", "x-mcp-header": "Text"}
+    late = {"name": "late", "inputSchema": {"properties": {"text": wanted}}}
+
+    async def act(request: Request, out: Hung) -> None:
+        if request.method == "tools/list":
+            if request.body["params"].get("cursor") == "2":
+                page: dict[str, Any] = {"tools": [late]}
+            else:
+                page = {"tools": [{**late, "name": "echo"}], "nextCursor": "2"}
+            await out.reply(200, result(request, json.dumps(page).encode()))
+        elif request.method == "tools/call" and "mcp-param-text" not in request.headers:
+            late["inputSchema"] = {"properties": {"text": wanted}}
+            error = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32020,"message":"Header mismatch"}}'
+            await out.reply(400, error % request.body["id"])
+        else:
+            await bad.good(request, out)
+
+    async with bad_http() as bad:
+        bad.acts["/start/modern/pages"] = act
+        late["inputSchema"] = {}
+        async with bench(url_spec(bad.url("/start/modern/pages"), era="modern")) as workbench:
+            for name in ("late", "echo"):
+                found = await workbench.use_tool(tool("s", name), {"text": name})
+                assert found["content"][0]["text"] == name
+        sent = [request.headers.get("mcp-param-text") for request in bad.calls()]
+
+    assert sent == [None, "late", "echo"]
+
+
 @pytest.mark.fault("F40")
 async def test_a_server_that_is_silent_about_the_modern_question_is_greeted_the_old_way(
     monkeypatch: pytest.MonkeyPatch,

@@ -11,9 +11,17 @@ import pytest
 
 from mcp_workbench.core.spec import Limits
 from mcp_workbench.transport.http.client import HttpClient
+from mcp_workbench.transport.http.client_response import ExchangeFailed
 from mcp_workbench.transport.http.urls import parse_url
 from mcp_workbench.transport.jsonrpc import NOTHING
-from mcp_workbench.upstream.http.event_streams import CONNECTS, MINUTE, SOONEST, Pace
+from mcp_workbench.upstream.conversation import Failure, RequestFailed
+from mcp_workbench.upstream.http.event_streams import (
+    CONNECTS,
+    MINUTE,
+    SOONEST,
+    Pace,
+    follow_stream,
+)
 from mcp_workbench.upstream.http.requests import OutgoingRequest
 from mcp_workbench.upstream.subscriptions import LONGEST, SHORTEST
 from tests.http_servers.scenes import TOKEN, bench, echo, reason, trouble
@@ -251,6 +259,42 @@ async def test_a_call_that_is_cancelled_before_its_task_runs_ends_its_connection
         client.close()
 
 
+async def test_a_session_that_can_not_be_replaced_is_lost() -> None:
+    async def act(request: Request, out: Hung) -> None:
+        if request.method == "initialize" and len(bad.calls("initialize")) > 1:
+            error = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32000,"message":"closed"}}'
+            await out.reply(200, error % request.body["id"])
+        else:
+            await bad.good(request, out)
+
+    async with bad_http() as bad:
+        bad.acts["/start/session"] = act
+        async with bench(url_spec(bad.url("/start/session"), era="legacy")) as workbench:
+            await echo(workbench)
+            bad.sessions = {"x"}  # as after a restart
+            error = await trouble(workbench)
+
+    assert (error.code, error.may_have_run) == ("session_lost", False)
+    assert "the server lost the session and opens no other" in error.message
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_an_address_that_has_moved_for_good_is_remembered(status: int) -> None:
+    async def act(request: Request, out: Hung) -> None:
+        await out.reply(status, location="/ok")
+
+    async with bad_http() as bad:
+        bad.acts["/start/moved"] = act
+        async with bench(url_spec(bad.url("/start/moved"), era="legacy")) as workbench:
+            for text in ("one", "two"):
+                assert await echo(workbench, text) == text
+        asked = [request.path for request in bad.seen if request.verb == "POST"]
+
+    assert asked[:2] == ["/start/moved", "/ok"]
+    again = asked.count("/start/moved")
+    assert again == (1 if status in (301, 308) else asked.count("/ok"))
+
+
 # Sizes
 
 SMALL = Limits(message_bytes=1 << 20)
@@ -313,7 +357,63 @@ async def test_a_host_that_does_not_read_holds_the_server_and_not_our_memory() -
         assert await waiting == "hi"
 
 
+@pytest.mark.parametrize("status", [200, 404, 503])
+async def test_an_answer_that_breaks_off_and_is_not_resumed_is_told(status: int) -> None:
+    async def resume(request: Request, out: Hung) -> None:
+        if "last-event-id" in request.headers:
+            await out.reply(status, b"{}")
+        else:
+            await out.reply(405)
+
+    async with bad_http() as bad:
+        bad.acts["GET /sse_id_end"] = resume
+        async with bench(url_spec(bad.url("/sse_id_end"))) as workbench:
+            error = await trouble(workbench)
+
+    assert (error.code, error.may_have_run) == ("server_exited", True)
+    assert "the server ended its response early and does not resume it" in error.message
+
+
 # Storms
+
+
+def failed(code: str, *, may_have_run: bool) -> RequestFailed:
+    return RequestFailed(Failure(code, "no", may_have_run=may_have_run))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "opened"),
+    [
+        (False, 1),
+        (failed("protocol_error", may_have_run=False), 1),
+        (True, 3),
+        (failed("rate_limited", may_have_run=False), 3),
+        (failed("protocol_error", may_have_run=True), 3),
+        (ExchangeFailed("reset"), 3),
+    ],
+    ids=["ended", "refused", "cut", "busy", "broken", "reset"],
+)
+async def test_a_stream_is_opened_again_unless_it_is_refused_for_good(
+    outcome: bool | Exception, opened: int
+) -> None:
+    times = 0
+
+    async def once() -> bool:
+        nonlocal times
+        times += 1
+        if times == 3:
+            return False
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    pace = Pace()
+    pace.delay = lambda failures, now: 0.0
+    async with asyncio.timeout(PATIENCE):
+        again = [one async for one in follow_stream(once, pace)]
+
+    assert times == opened
+    assert again == [True] * (opened - 1)
 
 
 @pytest.mark.fault("F22")
