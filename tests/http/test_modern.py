@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mcp_workbench.server.http.modern import status_of
+from mcp_workbench.transport.json_text import DEPTH
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Port, events_of, port, rpc
@@ -110,6 +112,91 @@ async def test_what_is_wrong_has_its_status_and_its_code(
 ) -> None:
     async with port() as opened:
         assert await refusal(opened, body, **headers) == expected
+
+
+CALL = {"mcp_method": "tools/call"}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "text"),
+    [
+        (request(meta={}), {}, "_meta misses 'io.modelcontextprotocol/protocolVersion'"),
+        (request(meta={VERSION: 1, CAPABILITIES: {}}), {}, "_meta has no usable form: "),
+        ({**request(), "params": []}, {}, "params must be an object"),
+        ({**request(), "params": None}, {}, "_meta misses '"),
+        (
+            request(),
+            {"mcp_method": None},
+            "Header mismatch: Mcp-Method is missing or differs from the method",
+        ),
+        (
+            request(),
+            {"mcp_method": ["tools/list", "tools/list"]},
+            "Header mismatch: the header mcp-method came twice",
+        ),
+        (
+            request(),
+            {"mcp_protocol_version": "2031-01-01"},
+            "Header mismatch: MCP-Protocol-Version differs from the version in _meta",
+        ),
+        (
+            request("tools/call", name="a"),
+            CALL,
+            "Header mismatch: Mcp-Name is missing or differs from params.name",
+        ),
+        (
+            request("tools/call", name=5),
+            {**CALL, "mcp_name": "5"},
+            "Header mismatch: Mcp-Name is missing or differs from params.name",
+        ),
+        (
+            request("resources/read", uri=["a"]),
+            {"mcp_method": "resources/read", "mcp_name": "a"},
+            "Header mismatch: Mcp-Name is missing or differs from params.uri",
+        ),
+        (request("tools/call", name=5), CALL, "params.name must be a string"),
+        (
+            request("initialize"),
+            {"mcp_method": "initialize"},
+            f"Method not found: initialize (gone in {MODERN})",
+        ),
+    ],
+)
+async def test_the_error_says_which_header_or_member_it_is(
+    body: Any, headers: Message, text: str
+) -> None:
+    told = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
+    told |= {name.replace("_", "-"): value for name, value in headers.items()}
+    async with port() as opened:
+        answer = await opened.ask(json.dumps(body).encode(), told)
+
+    assert answer.error["message"].startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ({"result": {"error": {"code": -32601}}}, 200),
+        ({"error": {"code": -32601, "message": "m"}}, 404),
+        ({"error": {"code": -32602, "message": "m"}}, 400),
+        ({"error": {"code": -32020, "message": "m"}}, 400),
+        ({"error": {"code": -32603, "message": "m"}}, 200),
+        ({"error": {"code": 1, "message": "m"}}, 200),
+    ],
+)
+def test_the_status_of_an_answer_is_that_of_an_error_which_the_request_caused(
+    answer: Message, status: int
+) -> None:
+    frame = json.dumps({"jsonrpc": "2.0", "id": 7, **answer}, separators=(",", ":")).encode()
+
+    assert status_of(frame, b"7") == status
+
+
+def test_an_error_that_is_too_deep_to_be_read_has_no_status() -> None:
+    deep = b"[" * DEPTH + b"]" * DEPTH
+    error = b'{"code":-32601,"message":"m","data":%b}' % deep
+
+    assert status_of(b'{"jsonrpc":"2.0","id":7,"error":%b}' % error, b"7") == 200
 
 
 async def test_an_unknown_version_is_told_which_are_served() -> None:

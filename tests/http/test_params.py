@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.shared.inbound import encode_header_value, validate_mcp_param_headers
 
-from mcp_workbench.server.http.modern import param_mismatch
+from mcp_workbench.server.http.modern import MOST_HEADERS, MOST_READ, param_mismatch
 from mcp_workbench.transport.http.messages import HttpRequest
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import port
@@ -24,6 +25,7 @@ SCHEMA = {
     },
 }
 TOOL = {"name": "t", "inputSchema": SCHEMA}
+TOO_COMPLEX = "Mcp-Param-* (the tool's schema is too complex to explain)"
 
 values: st.SearchStrategy[Any] = (
     st.none()
@@ -81,6 +83,48 @@ def test_a_header_that_came_twice_is_refused() -> None:
         request.add_header(b"Mcp-Param-Region", b"a")
 
     assert param_mismatch(request, json.dumps(TOOL).encode(), msgspec.Raw(b'{"region":"a, a"}'))
+
+
+def headed(count: int, **more: Any) -> bytes:
+    """The definition of a tool so many of whose arguments have headers."""
+    properties = {f"p{n}": {"type": "string", "x-mcp-header": f"P{n}"} for n in range(count)}
+    return json.dumps({"name": "t", "inputSchema": {"properties": properties, **more}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("definition", "wrong"),
+    [
+        (headed(MOST_HEADERS), ""),
+        (headed(MOST_HEADERS + 1), TOO_COMPLEX),
+        (headed(1, description="x" * MOST_READ), TOO_COMPLEX),
+        (headed(0, description="x" * MOST_READ), ""),
+        (b'{"name":"t","inputSchema":["x-mcp-header"]}', ""),
+        (b'{"name":"t","inputSchema":{"properties":{"a":"x-mcp-header"}}}', ""),
+        (b'{"name":"t","inputSchema":{"properties":["x-mcp-header"]}}', ""),
+        (b'{"name":"t","inputSchema":{"properties":{"a":{"x-mcp-header":5}}}}', ""),
+        (b'{"name":"t","inputSchema":{"x-mcp-header":"A"}}', ""),
+    ],
+)
+def test_a_schema_of_another_form_asks_for_no_header_and_too_many_are_refused(
+    definition: bytes, wrong: str
+) -> None:
+    assert param_mismatch(HttpRequest(), definition, msgspec.Raw(b"{}")) == wrong
+
+
+def test_the_header_that_differs_is_named() -> None:
+    told = {"mcp-param-region": "north", "mcp-param-count": "1"}
+
+    assert ours(told, {"region": "north", "count": 1}) == ""
+    assert ours(told, {"region": "south", "count": 1}) == "Mcp-Param-Region"
+    assert ours(told, {"region": "north"}) == "Mcp-Param-count"
+    assert ours(told, {"region": "north", "count": 1, "deep": {"on": True}}) == "Mcp-Param-On"
+
+
+def test_a_part_that_is_no_schema_does_not_hide_the_others() -> None:
+    properties = {"a": "x-mcp-header", "b": {"x-mcp-header": "B"}, "c": None}
+    definition = json.dumps({"inputSchema": {"properties": properties}}).encode()
+
+    assert param_mismatch(HttpRequest(), definition, msgspec.Raw(b'{"b":"x"}')) == "Mcp-Param-B"
 
 
 async def test_a_flat_tool_with_annotations_is_checked_and_others_are_not(tmp_path: Path) -> None:

@@ -10,13 +10,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
+from mcp_workbench.core.raw_json import LARGE, LONGEST_NAME, MOST_MEMBERS
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.server.own_definitions import (
     open_toolbox_definition,
     use_tool_definition,
 )
-from mcp_workbench.server.tool_requests import read_open_toolbox, read_use_tool
-from mcp_workbench.server.wrong_arguments import renamed_hint
+from mcp_workbench.server.tool_requests import (
+    WantedPart,
+    read_open_toolbox,
+    read_tool,
+    read_use_tool,
+)
+from mcp_workbench.server.wrong_arguments import renamed_hint, wrong_reading
 from tests.kit.config import snapshot
 from tests.kit.results import raw
 
@@ -199,6 +205,85 @@ def test_opening_is_read_with_the_same_care(value: Any, text: str) -> None:
         read_open_toolbox(raw(value))
 
     assert str(caught.value) == f"Invalid parameters: {text}"
+
+
+LONG = "x" * (LARGE + 1)
+
+
+def test_a_large_call_is_read_like_a_small_one() -> None:
+    tool, arguments, wanted = read_use_tool(
+        raw({"tool": GOOD, "arguments": {"text": LONG}, "lines": "1", "context": 2})
+    )
+
+    assert tool == ToolIdentifier("dev", "fs", "read")
+    assert json.loads(bytes(arguments)) == {"text": LONG}
+    assert wanted == WantedPart(lines="1", context=2)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([LONG], "Expected object, received array"),
+        (LONG, "Expected object, received string"),
+        ({"tool": GOOD, "arguments": [LONG]}, "arguments: Expected object, received array"),
+        ({"arguments": {"text": LONG}}, "tool: Required"),
+        (
+            {"tool": {**GOOD, "tool": ""}, "arguments": {"text": LONG}, "extra": 1},
+            'tool.tool: Tool name cannot be empty; Unrecognized key: "extra"',
+        ),
+        ({"tool": {**GOOD, "tool": LONG}}, "tool: longer than 64 KiB"),
+        (
+            {"tool": GOOD, "arguments": {}, **{f"k{n}": "x" * (LARGE // 2) for n in range(2)}},
+            "all beside arguments: longer than 64 KiB",
+        ),
+        (
+            {"tool": GOOD, **dict.fromkeys(map(str, range(MOST_MEMBERS)), 0)},
+            f"an object with more than {MOST_MEMBERS} members",
+        ),
+    ],
+)
+def test_so_are_the_problems_of_a_large_one(value: Any, text: str) -> None:
+    assert problems(value) == text
+
+
+def test_more_members_than_anybody_would_send_are_told_in_place_of_other_problems() -> None:
+    many = raw({"toolbox_name": 5, **dict.fromkeys(map(str, range(MOST_MEMBERS)), 0)})
+
+    with pytest.raises(InvalidCall) as caught:
+        read_open_toolbox(many)
+    texts = {str(caught.value), str(wrong_reading(many, "query", {}))}
+    assert texts == {f"Invalid parameters: an object with more than {MOST_MEMBERS} members"}
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        (json.dumps(GOOD), ToolIdentifier("dev", "fs", "read")),
+        (json.dumps({**GOOD, "more": 1}), None),
+        (json.dumps({**GOOD, "tool": ""}), None),
+        (json.dumps({**GOOD, "tool": "x" * LONGEST_NAME}), None),
+        ('{"toolbox":', None),
+        ("[" * 3000, None),
+    ],
+)
+def test_a_tool_that_has_another_form_is_none(text: str, tool: ToolIdentifier | None) -> None:
+    assert read_tool(text.encode()) == tool
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"context": "x"}, "context: Expected integer, received string"),
+        ({"context": 1.5}, "context: Expected integer, received number"),
+        (
+            {"lines": 5, "select": []},
+            "lines: Expected string, received number; select: Expected string, received array",
+        ),
+        ({"context": -3, "handle": None}, "handle: Expected string, received null"),
+    ],
+)
+def test_a_wanted_part_of_another_type_is_told(value: Any, text: str) -> None:
+    assert problems({"tool": GOOD, **value}) == text
 
 
 def test_opening_ignores_other_keys() -> None:
