@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.transport.json_text import DEPTH
-from mcp_workbench.transport.jsonrpc import Envelope, Outcome
-from mcp_workbench.upstream.conversation import NEVER, Conversation, Failure, ResponseHandler
+from mcp_workbench.transport.jsonrpc import Envelope, Malformed, Outcome
+from mcp_workbench.upstream.conversation import (
+    LONGEST_NOTICE,
+    NEVER,
+    Conversation,
+    Failure,
+    ResponseHandler,
+)
 
 ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])
 BODIES: list[dict[str, Any]] = [
@@ -287,3 +293,127 @@ def test_a_fault_of_ours_while_handing_on_is_told_to_who_waits(
     assert [failure.code for failure in one.losses] == ["internal"]
     assert len(other.answers) == 1
     assert "ours" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "is_taken"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{"n":1}}', True),
+        ('{"id":1,"result":{"t":"é"}}'.encode(), True),
+        (b'{"id":1,"result":{"t":"\xff"}}', False),
+        (b'{"id":2,"result":{}}', False),
+        (b'{"id":1,"error":{"code":1,"message":"no"}}', False),
+        (b'{"id":1,"result":{},"method":"ping"}', False),
+        (b"<html>", False),
+        (b'{"id":1,"result":' + b"[" * DEPTH + b"]" * DEPTH + b"}", False),
+    ],
+)
+def test_only_the_plain_result_of_a_request_is_taken_at_once(line: bytes, is_taken: bool) -> None:
+    conversation, _, _ = talk()
+    one = Waiting()
+    number = conversation.pending.add(one, NEVER)
+
+    assert conversation.receive_result(number, line) is is_taken
+    assert len(one.answers) == is_taken
+    assert conversation.pending.count == (not is_taken)
+    assert not conversation.receive_result(
+        number, line
+    )  # nobody waits for it any more, or still not
+
+
+def test_a_fault_of_ours_with_a_plain_result_is_told_to_who_waits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Faulty(Waiting):
+        def settled(self, answer: Outcome) -> None:
+            raise RuntimeError("ours")
+
+    for way in ("at once", "decoded"):
+        conversation, _, _ = talk()
+        one = Faulty()
+        number = conversation.pending.add(one, NEVER)
+        if way == "at once":
+            assert conversation.receive_result(number, b'{"id":1,"result":{}}')
+        else:
+            conversation.receive_decoded(Envelope(msgspec.Raw(b"{}"), id=msgspec.Raw(b"1")), 1)
+
+        assert [failure.reason for failure in one.losses] == [
+            "the workbench failed to deliver the response"
+        ]
+        assert conversation.response_to == 0
+    assert caplog.messages == ["a server's message failed"] * 2
+
+
+def test_a_fault_of_ours_with_what_can_not_be_read_costs_that_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Faulty(Waiting):
+        def lost(self, failure: Failure) -> None:
+            raise RuntimeError("ours")
+
+    conversation, _, _ = talk()
+    conversation.pending.add(Faulty(), NEVER)
+    conversation.receive_malformed(b"{", Malformed(-32700, "not JSON", b"1"), 1)
+
+    assert "ours" in caplog.text
+    assert conversation.response_to == 0
+    assert conversation.pending.count == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "passes"),
+    [
+        ("notifications/tools/list_changed", False),
+        ("notifications/progress", False),
+        ("notifications/message", True),
+        ("notifications/tasks", True),
+    ],
+)
+def test_a_notification_without_end_is_dropped_where_its_kind_is_short(
+    method: str, passes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    conversation, _, heard = talk()
+    params = msgspec.Raw(b'{"progressToken":1,"x":"%b"}' % (b"x" * LONGEST_NOTICE))
+    for _ in range(2):
+        conversation.receive_decoded(Envelope(method=method, params=params))
+
+    assert [message.method for message in heard] == [method] * 2 * passes
+    assert caplog.messages == [
+        f"a server: a notification is too long, and is dropped: {method}",
+    ] * (not passes)
+
+
+class Long:
+    """A request that stays open, and notes how it ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[bytes] = []
+
+    def ended(self, error: msgspec.Raw | bytes) -> None:
+        self.ends.append(bytes(error))
+
+    def interrupted(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("line", "ends", "is_heard"),
+    [
+        (b'{"method":"notifications/cancelled","params":{"requestId":7}}', [b""], False),
+        (b'{"id":7,"result":{}}', [b""], False),
+        (b'{"id":7,"error":{"code":1}}', [b'{"code":1}'], False),
+        (b'{"method":"notifications/cancelled","params":{"requestId":8}}', [], True),
+        (b'{"method":"notifications/cancelled","params":{"requestId":"7"}}', [], True),
+        (b'{"method":"notifications/cancelled","params":7}', [], True),
+        (b'{"method":"notifications/cancelled"}', [], True),
+    ],
+)
+def test_a_server_ends_a_long_request_with_its_response_or_by_cancelling_it(
+    line: bytes, ends: list[bytes], is_heard: bool
+) -> None:
+    conversation, _, heard = talk()
+    conversation.long_requests[7] = request = Long()  # pyright: ignore[reportArgumentType]
+    conversation.receive(line + b"\n")
+
+    assert request.ends == ends
+    assert (7 in conversation.long_requests) is not bool(ends)
+    assert bool(heard) is is_heard

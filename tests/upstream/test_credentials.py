@@ -8,17 +8,24 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
-from mcp_workbench.upstream.oauth.store import Credential, CredentialStore
+from mcp_workbench.upstream.oauth.store import (
+    ClientStore,
+    Credential,
+    CredentialStore,
+    of_principals,
+)
 from tests.kit.clock import PATIENCE
 from tests.kit.command import COMMAND, TIMEOUT, Done, typed
 from tests.kit.config import config_file
@@ -281,3 +288,120 @@ async def test_the_lock_is_one_for_all_and_its_wait_is_bounded(
         assert failed.value.code == "WB-AUTH-011"
     async with other.locked():
         pass
+
+
+# Of several people, and several replicas
+
+
+def test_those_of_other_people_are_found_among_all(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    assert of_principals(home) == []
+    CredentialStore(home, URL).write(CREDENTIAL)
+    ClientStore(home, "https://a.example").write(OAuthClient("us"))
+    theirs = [msgspec.structs.replace(CREDENTIAL, principal=name) for name in ("ann", "bob")]
+    for credential in theirs:
+        CredentialStore(home, URL, principal=credential.principal).write(credential)
+    folder = tmp_path / "credentials"
+    (folder / "half.json").write_text("{")
+    (folder / "half.json").chmod(0o600)
+    (folder / "other.txt").write_bytes(msgspec.json.encode(theirs[0]))
+
+    assert sorted(of_principals(home), key=lambda one: one.principal) == theirs
+
+
+def test_what_was_signed_out_of_is_gone_and_told_once(tmp_path: Path) -> None:
+    store = CredentialStore(str(tmp_path), URL)
+    store.write(CREDENTIAL)
+
+    assert store.read() == CREDENTIAL
+    assert [store.delete(), store.delete()] == [True, False]
+    assert store.read() is None
+
+
+@pytest.mark.parametrize(
+    ("issuer", "found"),
+    [
+        ("", True),
+        ("https://a.example", True),
+        ("https://a.example/", True),
+        ("https://b.example", False),
+    ],
+)
+def test_only_a_sign_in_at_the_issuer_that_the_operator_names_is_used(
+    tmp_path: Path, issuer: str, found: bool
+) -> None:
+    store = CredentialStore(str(tmp_path), URL)
+    store.write(CREDENTIAL)
+    store.issuer = issuer
+
+    assert (store.read() == CREDENTIAL) is found
+
+
+class Replicas:
+    """The other replicas: what they have, and what they were told."""
+
+    def __init__(self, theirs: Credential | None) -> None:
+        self.theirs = theirs
+        self.told: list[tuple[str, str]] = []
+
+    async def newer(self, name: str, local: Credential | None) -> Credential | None:
+        self.told.append(("newer", local.access_token if local else ""))
+        return self.theirs
+
+    def publish(self, name: str, credential: Credential) -> None:
+        self.told.append(("publish", credential.access_token))
+
+    def offer(self, name: str, credential: Credential) -> None:
+        self.told.append(("offer", credential.access_token))
+
+    @asynccontextmanager
+    async def lease(self, name: str) -> AsyncGenerator[None]:
+        self.told.append(("lease", name))
+        yield
+        self.told.append(("end", name))
+
+
+async def test_under_the_lock_of_all_replicas_the_newest_credential_is_there(
+    tmp_path: Path,
+) -> None:
+    CredentialStore(str(tmp_path), URL).write(CREDENTIAL)
+    newer = msgspec.structs.replace(CREDENTIAL, access_token="newer")
+    newest = msgspec.structs.replace(CREDENTIAL, access_token="newest")
+    replicas = Replicas(newer)
+    store = CredentialStore(str(tmp_path), URL, shared=replicas)
+
+    async with store.locked():
+        assert CredentialStore(str(tmp_path), URL).read() == newer
+        store.write(newest)
+
+    assert CredentialStore(str(tmp_path), URL).read() == newest
+    assert replicas.told == [
+        ("lease", store.name),
+        ("offer", "canary-access"),
+        ("newer", "canary-access"),
+        ("publish", "newest"),
+        ("end", store.name),
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"url": "https://other.example/mcp"},
+        {"access_token": "a\r\nX: y"},
+        {"issuer": "https://b.example"},
+    ],
+    ids=["another server", "no token", "another issuer"],
+)
+async def test_what_a_replica_has_for_others_is_not_taken(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    store = CredentialStore(
+        str(tmp_path), URL, shared=Replicas(msgspec.structs.replace(CREDENTIAL, **changes))
+    )
+    store.issuer = "https://a.example"
+    store.write(CREDENTIAL)
+
+    await store.refresh()
+
+    assert CredentialStore(str(tmp_path), URL).read() == CREDENTIAL

@@ -1,5 +1,6 @@
 """From a wish to a process: its environment, its folder, and why it could not be started."""
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.dial import Processes, Unreachable, dial, launch_of
+from mcp_workbench.upstream.dial import Processes, Unreachable, dial, launch_of, start_error
 from mcp_workbench.upstream.launch import child_environment
 
 OWN = {
@@ -223,3 +224,42 @@ async def test_a_url_that_can_not_be_used_is_told(url: str) -> None:
     spec = ServerSpec(ServerAddress("a", "b"), HttpEndpoint(url))
 
     assert "correct 'url'" in await reason(spec)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (
+            errno.EMFILE,
+            (
+                f"Too many open files: no more than {os.sysconf('SC_OPEN_MAX')} at once "
+                "(ulimit -n), of which a server takes four"
+            ),
+        ),
+        (
+            errno.ENFILE,
+            "Too many open files in system, on the whole machine (fs.file-max)",
+        ),
+        (
+            errno.EAGAIN,
+            (
+                "Resource temporarily unavailable: no more processes are allowed "
+                "(ulimit -u, or pids.max of the container)"
+            ),
+        ),
+        (errno.ENOMEM, "Cannot allocate memory"),
+        (errno.ENOENT, "No such file or directory"),
+    ],
+)
+def test_which_limit_keeps_a_program_from_starting_is_told(number: int, told: str) -> None:
+    error = OSError(number, os.strerror(number), "/no/such/tool")
+
+    assert start_error("tool", error) == f"tool can't be started: {told}"
+
+
+@pytest.mark.parametrize("first", ["#!/bin/sh\n", "no script\n", ""])
+def test_a_script_whose_interpreter_is_there_is_not_blamed(tmp_path: Path, first: str) -> None:
+    (tmp_path / "tool").write_text(first)
+    error = FileNotFoundError(errno.ENOENT, "No such file or directory", str(tmp_path / "tool"))
+
+    assert start_error("tool", error) == "tool can't be started: No such file or directory"

@@ -14,7 +14,13 @@ from mcp.shared.inbound import (
 )
 
 from mcp_workbench.upstream.http.requests import BadHeader, entry_headers, modern_headers
-from mcp_workbench.upstream.http.tool_headers import BadAnnotation, annotated_headers, screen_tools
+from mcp_workbench.upstream.http.tool_headers import (
+    MOST_HEADERS,
+    MOST_READ,
+    BadAnnotation,
+    annotated_headers,
+    screen_tools,
+)
 
 names = st.sampled_from(["Region", "region", "X-1", "a b", "", "ü", 5, None])
 kinds = st.sampled_from(["string", "integer", "boolean", "number", "array", "object", None])
@@ -98,6 +104,82 @@ def test_a_page_keeps_its_good_tools_byte_for_byte() -> None:
     assert page == b'{"tools":[%b,%b],"ttlMs":5}' % (good, odd)
     assert wanted["a"] == {("p",): "P"}
     assert complaints == ["the tool 'b' was left out: x-mcp-header where no argument is named"]
+
+
+def marked(*headers: Any, kind: str = "string") -> dict[str, Any]:
+    """A schema with one argument for each of these headers."""
+    named = {f"a{n}": {"type": kind, "x-mcp-header": header} for n, header in enumerate(headers)}
+    return {"type": "object", "properties": named}
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        (marked("Region", "region"), "x-mcp-header 'Region' is used twice"),
+        (
+            marked(*(f"H{n}" for n in range(MOST_HEADERS + 1))),
+            "x-mcp-header is used more than 100 times",
+        ),
+        (marked("a b"), "x-mcp-header of 'a0' is not a header name"),
+        (marked(5), "x-mcp-header of 'a0' is not a header name"),
+        (
+            marked("H", kind="number"),
+            "x-mcp-header of 'a0', which is not a string, integer or boolean",
+        ),
+    ],
+    ids=["twice", "too many", "no name", "no text", "no plain value"],
+)
+def test_an_annotation_that_is_not_allowed_says_why(schema: Any, complaint: str) -> None:
+    with pytest.raises(BadAnnotation) as caught:
+        annotated_headers(schema)
+
+    assert str(caught.value) == complaint
+
+
+def test_as_many_headers_as_are_allowed_are_learned() -> None:
+    names = [f"H{n}" for n in range(MOST_HEADERS)]
+
+    assert sorted(annotated_headers(marked(*names)).values()) == sorted(names)
+
+
+def test_a_page_of_annotations_without_end_is_read_in_part() -> None:
+    schema = msgspec.json.encode({**marked("H"), "title": "x" * MOST_READ})
+    big = b'{"name":"big","inputSchema":%b}' % schema
+    plain = b'{"name":"plain"}'
+
+    page, wanted, complaints = screen_tools(b'{"tools":[%b,%b]}' % (big, plain))
+
+    assert page == b'{"tools":[%b]}' % plain
+    assert wanted == {}
+    assert complaints == ["the tool 'big' was left out: its schema is too complex to explain"]
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (b"true", b"Mcp-Param-H: true\r\n"),
+        (b"false", b"Mcp-Param-H: false\r\n"),
+        (b"-7", b"Mcp-Param-H: -7\r\n"),
+        (b'"x"', b"Mcp-Param-H: x\r\n"),
+        (b"1e999", b""),
+        (b"1.5", b""),
+        (b"null", b""),
+        (b"[1]", b""),
+    ],
+)
+def test_only_plain_values_are_repeated(value: bytes, line: bytes) -> None:
+    params = msgspec.Raw(b'{"name":"t","arguments":{"a0":%b}}' % value)
+
+    lines = modern_headers("tools/call", params, {"t": annotated_headers(marked("H"))})
+
+    assert lines == b"Mcp-Method: tools/call\r\nMcp-Name: t\r\n" + line
+
+
+def test_a_user_agent_and_encodings_of_the_entry_replace_ours() -> None:
+    pairs = (("user-agent", "me"), ("Accept-Encoding", "identity"))
+
+    assert entry_headers(pairs) == b"user-agent: me\r\nAccept-Encoding: identity\r\n"
+    assert entry_headers(()).endswith(b"\r\nAccept-Encoding: gzip, deflate\r\n")
 
 
 def test_headers_of_the_entry_are_sent_except_those_that_are_ours() -> None:

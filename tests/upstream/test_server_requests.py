@@ -1,6 +1,8 @@
-"""Whose a legacy server's question is, where it does not say so."""
+"""Whose a legacy server's question is, where it does not say so, and how it is answered or taken back."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 import pytest
@@ -79,3 +81,103 @@ def test_a_forgotten_session_s_questions_are_withdrawn() -> None:
     server.talk.session_lost()  # a new session may count from the same number
 
     assert server.withdrawn == [None]
+
+
+class Answering(AskingServer):
+    """A connection whose host keeps each question, to answer it when the test likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[Any] = []
+
+    takes = "roots"
+
+    def asking_capabilities(self) -> Any:
+        return {self.takes: msgspec.Raw(b"{}")}
+
+    def ask(self, question: Any, caller: Any, answered: Any) -> Any:
+        self.open.append(answered)
+        return super().ask(question, caller, answered)
+
+    def says(self, **members: Any) -> None:
+        self.talk.receive(msgspec.json.encode({"jsonrpc": "2.0", **members}) + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "sent"),
+    [
+        (b'{"roots":[]}', b"", {"result": {"roots": []}}),
+        (b"", b'{"code":1,"message":"no"}', {"error": {"code": 1, "message": "no"}}),
+    ],
+)
+def test_its_answer_goes_back_with_its_id_once(result: bytes, error: bytes, sent: Any) -> None:
+    server = Answering()
+    server.says(id="a", method="roots/list")
+    for _ in range(2):
+        server.open[0](result, error)
+
+    assert server.sent == [{"jsonrpc": "2.0", "id": "a", **sent}]
+    assert not server.requests.any
+
+
+def test_a_question_that_the_server_takes_back_is_withdrawn_from_the_host() -> None:
+    server = Answering()
+    for id in (1, 2):
+        server.says(id=id, method="roots/list")
+    server.requests.cancelled(msgspec.Raw(b'{"requestId":1}'))
+
+    assert server.withdrawn == [None]
+    for answered in server.open:
+        answered(b"{}", b"")
+    assert [answer["id"] for answer in server.sent] == [2]
+
+
+@pytest.mark.parametrize(
+    "params", [b"", b"5", b"{}", b"{", b'{"requestId":2}', b'{"requestId":"1"}']
+)
+def test_what_takes_nothing_back_withdraws_nothing(params: bytes) -> None:
+    server = Answering()
+    server.says(id=1, method="roots/list")
+    server.requests.cancelled(msgspec.Raw(params))
+
+    assert server.withdrawn == []
+    assert server.requests.any
+
+
+@pytest.mark.parametrize(
+    ("members", "answer"),
+    [
+        ({"method": "ping"}, {"result": {}}),
+        (
+            {"method": "sampling/createMessage"},
+            {
+                "error": {
+                    "code": -32601,
+                    "message": "Method not found: sampling/createMessage (the host takes no sampling)",
+                }
+            },
+        ),
+        (
+            {"method": "logging/tell"},
+            {"error": {"code": -32601, "message": "Method not found: logging/tell"}},
+        ),
+    ],
+)
+def test_what_no_host_is_asked_is_answered_by_us(members: Any, answer: Any) -> None:
+    server = Answering()
+    server.says(id=1, **members)
+
+    assert server.sent == [{"jsonrpc": "2.0", "id": 1, **answer}]
+    assert server.asked == []
+
+
+def test_params_that_can_not_be_read_are_told_to_the_server() -> None:
+    server = Answering()
+    server.takes = "elicitation"
+    server.requests.declare(server.talk)
+    server.says(id=1, method="elicitation/create", params=[1])
+
+    [answer] = server.sent
+    assert answer["error"]["code"] == -32602
+    assert "Expected `object`, got `array`" in answer["error"]["message"]
+    assert not server.requests.any
