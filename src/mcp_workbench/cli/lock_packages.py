@@ -39,11 +39,11 @@ def _base(name: str) -> str:
     return name[:1] + name[1:].partition("@")[0]  # a scope begins with the same sign
 
 
-class _Npx(msgspec.Struct):
+class _Npx(msgspec.Struct, frozen=True):
     packages: list[str] = []
 
 
-class _Installed(msgspec.Struct):
+class _Installed(msgspec.Struct, frozen=True):
     version: str = ""
     npx: _Npx = msgspec.field(default_factory=_Npx, name="_npx")
 

@@ -29,7 +29,7 @@ _SECRET = frozenset((b"authorization", b"cookie", b"proxy-authorization"))
 _EVENTS = b"text/event-stream"
 
 
-class ForwardedRequest(msgspec.Struct, array_like=True):
+class ForwardedRequest(msgspec.Struct, frozen=True, array_like=True):
     """A request that one replica has admitted and another one answers. A host's token stays behind."""
 
     method: bytes
@@ -236,7 +236,7 @@ def lost_frame(id: bytes) -> bytes:
     return jsonrpc.refusal(id, error)
 
 
-class _Ids(msgspec.Struct):
+class _Ids(msgspec.Struct, frozen=True):
     id: msgspec.Raw = msgspec.Raw(b"")
     method: msgspec.Raw = msgspec.Raw(b"")
 

@@ -24,11 +24,11 @@ _TASKS = b"tasks/"
 _LISTEN = b"subscriptions/"
 
 
-class _Params(msgspec.Struct):
+class _Params(msgspec.Struct, frozen=True):
     requestState: str = ""  # noqa: N815 - the wire's word
 
 
-class _Resumed(msgspec.Struct):
+class _Resumed(msgspec.Struct, frozen=True):
     params: _Params = msgspec.field(default_factory=_Params)
 
 

@@ -43,7 +43,7 @@ _CANCELLED = b"notifications/cancelled"
 _AWAY = (EngineAway, EngineError)
 
 
-class Note(msgspec.Struct, array_like=True):
+class Note(msgspec.Struct, frozen=True, array_like=True):
     """A message for calls that a former owner still finishes."""
 
     session: str

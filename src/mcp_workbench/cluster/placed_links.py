@@ -21,7 +21,7 @@ HEAD = 64  # bytes of them, in which the number is
 GONE = "the replica that ran the server has ended, or has lost it"
 
 
-class AttachRequest(msgspec.Struct, array_like=True):
+class AttachRequest(msgspec.Struct, frozen=True, array_like=True):
     """What a replica sends to reach a server at another one."""
 
     toolbox: str
@@ -29,7 +29,7 @@ class AttachRequest(msgspec.Struct, array_like=True):
     is_handed_over: bool = False  # who sends it is ending: take the server if nobody has it
 
 
-class StreamEnd(msgspec.Struct, array_like=True):
+class StreamEnd(msgspec.Struct, frozen=True, array_like=True):
     """Why the process ended, and the requests that it never received: these, and all after the last one."""
 
     reason: str

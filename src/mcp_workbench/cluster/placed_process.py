@@ -61,19 +61,19 @@ class _Attached:
         self.level = ""
 
 
-class _Progress(msgspec.Struct):
+class _Progress(msgspec.Struct, frozen=True):
     progressToken: int | str = ""  # noqa: N815 - the protocol's name
 
 
-class _Cancelled(msgspec.Struct):
+class _Cancelled(msgspec.Struct, frozen=True):
     requestId: int = 0  # noqa: N815 - the protocol's name
 
 
-class _Resource(msgspec.Struct):
+class _Resource(msgspec.Struct, frozen=True):
     uri: str = ""
 
 
-class _Level(msgspec.Struct):
+class _Level(msgspec.Struct, frozen=True):
     level: str = ""
 
 

@@ -129,15 +129,15 @@ class SharedResults(KeptResults):
         return Kept(owner, record.text, len(record.text), 0.0, record.budget, record.json_at)
 
 
-class _Arguments(msgspec.Struct):
+class _Arguments(msgspec.Struct, frozen=True):
     handle: str = ""
 
 
-class _Params(msgspec.Struct):
+class _Params(msgspec.Struct, frozen=True):
     arguments: _Arguments = msgspec.field(default_factory=_Arguments)
 
 
-class _Reading(msgspec.Struct):
+class _Reading(msgspec.Struct, frozen=True):
     params: _Params = msgspec.field(default_factory=_Params)
 
 

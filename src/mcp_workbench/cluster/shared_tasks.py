@@ -59,15 +59,15 @@ class TaskMakers:
         return self.maker(tokens[0].encode("ascii", "replace")) if tokens else ""
 
 
-class _Filter(msgspec.Struct):
+class _Filter(msgspec.Struct, frozen=True):
     taskIds: list[str] = []  # noqa: N815 - the wire's word
 
 
-class _Params(msgspec.Struct):
+class _Params(msgspec.Struct, frozen=True):
     notifications: _Filter = msgspec.field(default_factory=_Filter)
 
 
-class _Listening(msgspec.Struct):
+class _Listening(msgspec.Struct, frozen=True):
     params: _Params = msgspec.field(default_factory=_Params)
 
 

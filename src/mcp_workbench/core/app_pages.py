@@ -73,7 +73,7 @@ def with_script(result: msgspec.Raw | bytes, script: str) -> msgspec.Raw | bytes
         return result
 
 
-class _Content(msgspec.Struct):
+class _Content(msgspec.Struct, frozen=True):
     mimeType: str = ""  # noqa: N815 - the wire's word
     text: str | None = None
     blob: str | None = None

@@ -73,7 +73,7 @@ def _of(kind: str, entries: tuple[str, ...]) -> tuple[str, ...]:
 # What a tool declares. What it leaves out, or spells wrongly, has the default of the specification.
 
 
-class _Hints(msgspec.Struct):
+class _Hints(msgspec.Struct, frozen=True):
     read_only: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="readOnlyHint")
     destructive: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="destructiveHint")
 
@@ -86,7 +86,7 @@ class _Hints(msgspec.Struct):
         return self.writes and bytes(self.destructive) != b"false"
 
 
-class _Tool(msgspec.Struct):
+class _Tool(msgspec.Struct, frozen=True):
     annotations: _Hints | None = None
 
 

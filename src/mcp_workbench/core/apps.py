@@ -31,7 +31,7 @@ class _ToolMeta(msgspec.Struct, frozen=True):
     flat: msgspec.Raw = msgspec.field(default=_NOTHING, name="ui/resourceUri")  # the older spelling
 
 
-class _Tool(msgspec.Struct):
+class _Tool(msgspec.Struct, frozen=True):
     meta: _ToolMeta = msgspec.field(default=_ToolMeta(), name="_meta")
 
 

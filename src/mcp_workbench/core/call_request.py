@@ -45,12 +45,12 @@ class CallRequest(msgspec.Struct, frozen=True, gc=False):
 # Sending again: a call that may have run is not sent twice, unless its tool declares that harmless
 
 
-class _Hints(msgspec.Struct):
+class _Hints(msgspec.Struct, frozen=True):
     readOnlyHint: bool | None = None  # noqa: N815 - the wire's word
     idempotentHint: bool | None = None  # noqa: N815
 
 
-class _Tool(msgspec.Struct):
+class _Tool(msgspec.Struct, frozen=True):
     annotations: _Hints | None = None
 
 

@@ -52,7 +52,7 @@ MOST_COMPACTED = 1 << 20  # bytes of a definition that is kept without spaces
 _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
-class _ToolPeek(msgspec.Struct):
+class _ToolPeek(msgspec.Struct, frozen=True):
     name: str
     toolbox_name: msgspec.Raw = msgspec.Raw(b"")
     source_server: msgspec.Raw = msgspec.Raw(b"")

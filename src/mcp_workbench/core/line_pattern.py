@@ -229,7 +229,7 @@ class _Parser:
 # The automaton
 
 
-class _Node(msgspec.Struct):
+class _Node(msgspec.Struct, frozen=True):
     """Reads a character, or passes on: to all of `after` where its anchor, if any, allows it."""
 
     after: list[int]

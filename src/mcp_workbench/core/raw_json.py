@@ -285,7 +285,7 @@ class Inside:
 # Lists
 
 
-class _Element(msgspec.Struct, gc=False):
+class _Element(msgspec.Struct, frozen=True, gc=False):
     """An object of a long list, of which nothing is kept."""
 
     def __post_init__(self) -> None:
@@ -331,7 +331,7 @@ def _too_many_elements() -> TooManyParts:
 # Changes in place: every other byte stays as received
 
 
-class _Nothing(msgspec.Struct):
+class _Nothing(msgspec.Struct, frozen=True):
     """An object of which nothing is kept."""
 
 

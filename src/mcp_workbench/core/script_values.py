@@ -22,7 +22,7 @@ class CallValue(msgspec.Struct, frozen=True):
     meta: msgspec.Raw | None = None  # `_meta` of the result
 
 
-class _Block(msgspec.Struct):
+class _Block(msgspec.Struct, frozen=True):
     type: str = ""
     text: str | None = None
     mimeType: str = ""  # noqa: N815 - as in the protocol

@@ -63,7 +63,7 @@ class _Frontmatter(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class _Entry(msgspec.Struct):
+class _Entry(msgspec.Struct, frozen=True):
     uri: str = ""
     frontmatter: _Frontmatter = _Frontmatter()
 

@@ -126,7 +126,7 @@ def may_be_error(result: msgspec.Raw | bytes) -> bool:
     return not is_short and bytes(memoryview(result)[: len(FIRST)]) == FIRST
 
 
-class _Outcome(msgspec.Struct):
+class _Outcome(msgspec.Struct, frozen=True):
     isError: bool = False  # noqa: N815 - as in the protocol
 
 

@@ -45,7 +45,7 @@ class PromptLock(Interceptor):
         return self._decision(call, name)
 
 
-class _Reference(msgspec.Struct):
+class _Reference(msgspec.Struct, frozen=True):
     type: str = ""
     name: str = ""
 

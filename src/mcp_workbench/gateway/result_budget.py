@@ -126,7 +126,7 @@ def within_budget(
         return result
 
 
-class _Text(msgspec.Struct):
+class _Text(msgspec.Struct, frozen=True):
     type: str = ""
     text: str = ""
 

@@ -70,7 +70,7 @@ class LimitReached(Exception):
         self.limit = limit
 
 
-class PendingCall(msgspec.Struct):
+class PendingCall(msgspec.Struct, frozen=True):
     """A call that the script has made, and perhaps not awaited."""
 
     tool: str

@@ -121,7 +121,7 @@ MakeCall = Callable[[ToolIdentifier, msgspec.Raw, int], Awaitable[CallEnd]]
 Report = Callable[[int, str], None]  # how many calls have ended, and the tool of the last
 
 
-class OpenScriptCall(msgspec.Struct):
+class OpenScriptCall(msgspec.Struct, frozen=True):
     """A call that the script waits for."""
 
     made: MadeCall

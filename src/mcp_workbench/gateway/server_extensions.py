@@ -53,7 +53,7 @@ def may_have_skills(view: View, spec: ServerSpec) -> bool:
     return not is_known or _skills(view, spec) is not None
 
 
-class _Settings(msgspec.Struct):
+class _Settings(msgspec.Struct, frozen=True):
     directoryRead: Any = None  # noqa: N815 - the wire's word
 
     @classmethod

@@ -45,12 +45,12 @@ class InputRequired(msgspec.Struct, frozen=True):
     state: msgspec.Raw | None
 
 
-class _Wanted(msgspec.Struct):
+class _Wanted(msgspec.Struct, frozen=True):
     method: str
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _InputRequired(msgspec.Struct):
+class _InputRequired(msgspec.Struct, frozen=True):
     inputRequests: msgspec.Raw = msgspec.Raw(b"{}")  # noqa: N815 - as in the protocol
     requestState: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
 
@@ -99,7 +99,7 @@ def takes_forms(capabilities: Members) -> bool:
     return not parts or "form" in parts
 
 
-class _Answered(msgspec.Struct):
+class _Answered(msgspec.Struct, frozen=True):
     action: str = ""
     content: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -121,7 +121,7 @@ def answered_content(result: msgspec.Raw | bytes) -> Members:
         return {}
 
 
-class _Mode(msgspec.Struct):
+class _Mode(msgspec.Struct, frozen=True):
     mode: str = "form"
 
 
@@ -142,11 +142,11 @@ def for_legacy_host(question: Question, id: str) -> Question:
     return msgspec.structs.replace(question, params=encode(members))
 
 
-class _UrlData(msgspec.Struct):
+class _UrlData(msgspec.Struct, frozen=True):
     elicitations: msgspec.Raw
 
 
-class _UrlError(msgspec.Struct):
+class _UrlError(msgspec.Struct, frozen=True):
     data: _UrlData
 
 
@@ -168,7 +168,7 @@ def read_needed(address: ServerAddress, error: msgspec.Raw) -> dict[str, Questio
     return questions
 
 
-class _Progress(msgspec.Struct):
+class _Progress(msgspec.Struct, frozen=True):
     progress: float
 
 

@@ -113,7 +113,7 @@ class ServerCapabilities(msgspec.Struct, frozen=True):
         return self.tools_changed or self.prompts_changed or self.resources_changed
 
 
-class _Capability(msgspec.Struct):
+class _Capability(msgspec.Struct, frozen=True):
     listChanged: bool = False  # noqa: N815 - as in the protocol
     subscribe: bool = False
 
@@ -360,14 +360,14 @@ class _Info(msgspec.Struct, frozen=True):
         return self.name[:LONGEST_INFO], self.version[:LONGEST_INFO]
 
 
-class _InitializeResult(msgspec.Struct):
+class _InitializeResult(msgspec.Struct, frozen=True):
     protocolVersion: str  # noqa: N815 - as in the protocol
     serverInfo: _Info = _Info()  # noqa: N815
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
     instructions: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _DiscoverResult(msgspec.Struct):
+class _DiscoverResult(msgspec.Struct, frozen=True):
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
     instructions: msgspec.Raw = msgspec.Raw(b"")
     supportedVersions: msgspec.Raw = msgspec.Raw(b"[]")  # noqa: N815

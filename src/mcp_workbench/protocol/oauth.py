@@ -281,7 +281,7 @@ class OAuthClient(msgspec.Struct, frozen=True):
         return "OAuthClient()"  # the secret
 
 
-class _Registration(msgspec.Struct):
+class _Registration(msgspec.Struct, frozen=True):
     client_id: str
     client_secret: str = ""
     client_secret_expires_at: float = 0.0

@@ -40,7 +40,7 @@ class Tokens(msgspec.Struct, frozen=True):
         return "Tokens()"
 
 
-class _TokenResponse(msgspec.Struct):
+class _TokenResponse(msgspec.Struct, frozen=True):
     access_token: str
     token_type: str = "bearer"  # noqa: S105 - a kind
     refresh_token: str | None = None
@@ -52,12 +52,12 @@ class _TokenResponse(msgspec.Struct):
         return "_TokenResponse()"
 
 
-class _ErrorResponse(msgspec.Struct):
+class _ErrorResponse(msgspec.Struct, frozen=True):
     error: str = ""
     error_description: str = ""
 
 
-class _Claims(msgspec.Struct):
+class _Claims(msgspec.Struct, frozen=True):
     email: str = ""
     preferred_username: str = ""
     name: str = ""

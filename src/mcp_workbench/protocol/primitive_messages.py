@@ -46,7 +46,7 @@ def request_params(
     return encode({**members, "_meta": meta})
 
 
-class _CachePeek(msgspec.Struct):
+class _CachePeek(msgspec.Struct, frozen=True):
     ttlMs: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815 - as in the protocol
     cacheScope: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
 
@@ -67,12 +67,12 @@ def with_cache(result: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
         return result
 
 
-class _ErrorPeek(msgspec.Struct):
+class _ErrorPeek(msgspec.Struct, frozen=True):
     code: int = 0
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Uri(msgspec.Struct):
+class _Uri(msgspec.Struct, frozen=True):
     uri: str = ""
 
 
@@ -152,7 +152,7 @@ LONGEST_START = 64
 _LEVEL_FIRST = re.compile(rb'\s*\{\s*"level"\s*:\s*"([a-z]+)"').match
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, frozen=True):
     level: msgspec.Raw = msgspec.Raw(b'""')
 
 
@@ -171,7 +171,7 @@ def level_of(params: msgspec.Raw) -> str:
 # Subscriptions
 
 
-class _Updated(msgspec.Struct):
+class _Updated(msgspec.Struct, frozen=True):
     uri: msgspec.Raw = msgspec.Raw(b'""')
 
 
@@ -185,7 +185,7 @@ def check_uri(params: msgspec.Raw) -> None:
         raise TooLong("uri")
 
 
-class _Tagged(msgspec.Struct):
+class _Tagged(msgspec.Struct, frozen=True):
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="_meta")
 
 

@@ -45,7 +45,7 @@ class _Execution(msgspec.Struct, frozen=True):
     taskSupport: str = ""  # noqa: N815 - the protocol's name
 
 
-class _Tool(msgspec.Struct):
+class _Tool(msgspec.Struct, frozen=True):
     execution: _Execution = _Execution()
 
 
@@ -93,7 +93,7 @@ class _ErrorData(msgspec.Struct, frozen=True):
     requiredCapabilities: _Required = _Required()  # noqa: N815
 
 
-class _Error(msgspec.Struct):
+class _Error(msgspec.Struct, frozen=True):
     data: _ErrorData = _ErrorData()
 
 
@@ -170,7 +170,7 @@ class Task(msgspec.Struct, omit_defaults=True, rename="camel"):
         return {key: msgspec.Raw(encode(value)) for key, value in values.items()}
 
 
-class _Created(msgspec.Struct):
+class _Created(msgspec.Struct, frozen=True):
     task: Task | None = None
 
 
@@ -189,7 +189,7 @@ def read_task(result: msgspec.Raw | bytes) -> Task:
     return msgspec.json.decode(result, type=Task)
 
 
-class ModernTask(msgspec.Struct, rename="camel"):
+class ModernTask(msgspec.Struct, frozen=True, rename="camel"):
     """A task in a modern result, with what belongs to its status."""
 
     result_type: str = ""
@@ -225,7 +225,7 @@ def task_questions(address: ServerAddress, result: msgspec.Raw) -> InputRequired
 # Notifications
 
 
-class _Noticed(msgspec.Struct):
+class _Noticed(msgspec.Struct, frozen=True):
     taskId: str = ""  # noqa: N815 - the protocol's name
 
 
@@ -241,7 +241,7 @@ class _Agreed(msgspec.Struct, frozen=True):
     taskIds: list[str] = []  # noqa: N815
 
 
-class _Acknowledgement(msgspec.Struct):
+class _Acknowledgement(msgspec.Struct, frozen=True):
     notifications: _Agreed = _Agreed()
 
 
@@ -272,7 +272,7 @@ def progress_of_task(state: Members) -> tuple[bytes, ...]:
 # Messages that belong to a task (legacy)
 
 
-class _RelatedTask(msgspec.Struct):
+class _RelatedTask(msgspec.Struct, frozen=True):
     taskId: str = ""  # noqa: N815
 
 

@@ -110,7 +110,7 @@ def _travels(key: str, pair: EraPair) -> bool:
 # Results for a host
 
 
-class _ResultPeek(msgspec.Struct):
+class _ResultPeek(msgspec.Struct, frozen=True):
     resultType: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815 - as in the protocol
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 
@@ -193,7 +193,7 @@ def complete(result: msgspec.Raw | bytes, own: Stamps) -> bytes:
 _MEMBER, _LAST = b'"resultType":"complete",', b',"resultType":"complete"}'
 
 
-class _Modern(msgspec.Struct):
+class _Modern(msgspec.Struct, frozen=True):
     """Members that legacy hosts do not know, or read differently."""
 
     resultType: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815 - as in the protocol
@@ -238,7 +238,7 @@ def _content_with_text(modern: _Modern) -> dict[str, bytes]:
     return {"content": inside + (b"," if blocks else b"") + text + b"]"}
 
 
-class _Block(msgspec.Struct):
+class _Block(msgspec.Struct, frozen=True):
     type: str = ""
 
 
@@ -273,7 +273,7 @@ def token_of(params: msgspec.Raw) -> int:
     return int(token) if token.isdigit() and len(token) < _DIGITS else 0
 
 
-class _Progress(msgspec.Struct):
+class _Progress(msgspec.Struct, frozen=True):
     progressToken: msgspec.Raw  # noqa: N815 - as in the protocol
 
 

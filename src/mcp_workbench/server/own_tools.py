@@ -253,7 +253,7 @@ def _reason(text: str) -> str:
 # read_result
 
 
-class _Reading(msgspec.Struct):
+class _Reading(msgspec.Struct, frozen=True):
     handle: NonEmpty
     offset: Any = None  # the beginning
     length: Any = None  # the budget of the result

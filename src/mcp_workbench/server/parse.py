@@ -59,18 +59,18 @@ class RequestError(Exception):
 # Messages
 
 
-class _UseTool(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _UseTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     tool: msgspec.Raw
     arguments: msgspec.Raw = NO_ARGUMENTS
 
 
-class _Params(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     name: Literal["use_tool"]
     arguments: _UseTool
     meta: msgspec.Raw = msgspec.field(default=NOTHING, name="_meta")
 
 
-class UseToolRequest(msgspec.Struct, gc=False):
+class UseToolRequest(msgspec.Struct, frozen=True, gc=False):
     """The most frequent request: a call of `use_tool` with nothing unusual in it."""
 
     id: msgspec.Raw
@@ -118,13 +118,13 @@ def read(line: bytes) -> Message:
     return message
 
 
-class _LargeParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _LargeParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     name: msgspec.Raw
     arguments: _UseTool
     meta: msgspec.Raw = msgspec.field(default=NOTHING, name="_meta")
 
 
-class _LargeRequest(msgspec.Struct, gc=False):
+class _LargeRequest(msgspec.Struct, frozen=True, gc=False):
     """A large `UseToolRequest`, in which no text is decoded that may be long: an error would quote it."""
 
     id: msgspec.Raw
@@ -162,17 +162,17 @@ def _read_large(line: bytes) -> Message:
     return UseToolRequest(message.id, "tools/call", params)
 
 
-class _AnyUseTool(msgspec.Struct, gc=False):
+class _AnyUseTool(msgspec.Struct, frozen=True, gc=False):
     tool: msgspec.Raw
     arguments: msgspec.Raw = NO_ARGUMENTS
 
 
-class _AnyParams(msgspec.Struct, gc=False):
+class _AnyParams(msgspec.Struct, frozen=True, gc=False):
     arguments: _AnyUseTool
     meta: msgspec.Raw = msgspec.field(default=NOTHING, name="_meta")
 
 
-class _AnyRequest(msgspec.Struct, gc=False):
+class _AnyRequest(msgspec.Struct, frozen=True, gc=False):
     """The same where an unknown member is no error."""
 
     id: msgspec.Raw
@@ -210,13 +210,13 @@ def read_in_steps(line: bytes) -> InSteps[Message]:
     return (yield from jsonrpc.decode_in_steps(line, _read_huge))
 
 
-class HugeMessage(Envelope, gc=False):
+class HugeMessage(Envelope, gc=False, frozen=True):
     """A message whose `params` was read into its members in the same reading."""
 
     members: Members | TooManyParts = msgspec.field(default_factory=Members)
 
 
-class _HugeEnvelope(jsonrpc.Outcome, gc=False):
+class _HugeEnvelope(jsonrpc.Outcome, gc=False, frozen=True):
     id: msgspec.Raw = NOTHING
     method: msgspec.Raw = NOTHING
     params: dict[Name, msgspec.Raw] | None = None
@@ -315,7 +315,7 @@ def offered_revision(members: Members) -> str:
     return string_or_empty(members.get("protocolVersion"))
 
 
-class _ClientInfo(msgspec.Struct):
+class _ClientInfo(msgspec.Struct, frozen=True):
     name: msgspec.Raw = NOTHING
     version: msgspec.Raw = NOTHING
 

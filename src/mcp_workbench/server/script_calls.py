@@ -79,7 +79,7 @@ MOVED = b'{"resultType":"input_required"}'  # how its calls end in the audit
 _WRITE = 'Write {"code": "…"}, a program as text.'
 
 
-class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+class _Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: str
 
 

@@ -30,7 +30,7 @@ ACCEPTED = "accept"
 COMPLETE = "notifications/elicitation/complete"
 
 
-class _Answer(msgspec.Struct):
+class _Answer(msgspec.Struct, frozen=True):
     action: str = ""
 
 

@@ -59,7 +59,7 @@ class Subscription:
         return ""
 
 
-class _Filter(msgspec.Struct):
+class _Filter(msgspec.Struct, frozen=True):
     toolsListChanged: bool = False  # noqa: N815 - the wire's word
     promptsListChanged: bool = False  # noqa: N815
     resourcesListChanged: bool = False  # noqa: N815

@@ -122,7 +122,7 @@ def _flat_identifier(name: str) -> ToolIdentifier:
     return tool
 
 
-class _Tool(msgspec.Struct, forbid_unknown_fields=True):
+class _Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     toolbox: NonEmpty
     server: NonEmpty
     tool: NonEmpty
@@ -140,7 +140,7 @@ class WantedPart(msgspec.Struct, frozen=True, omit_defaults=True):
 _ALL = WantedPart()
 
 
-class _UseToolArguments(msgspec.Struct, forbid_unknown_fields=True):
+class _UseToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool: _Tool
     arguments: msgspec.Raw = NO_ARGUMENTS
     lines: str = ""
@@ -159,11 +159,11 @@ class _UseToolArguments(msgspec.Struct, forbid_unknown_fields=True):
         return WantedPart(self.lines, context, self.select, self.handle)
 
 
-class _NativeOpening(msgspec.Struct):
+class _NativeOpening(msgspec.Struct, frozen=True):
     toolbox_name: NonEmpty
 
 
-class _OpenToolbox(_NativeOpening):
+class _OpenToolbox(_NativeOpening, frozen=True):
     detail: Detail | None = None
 
 

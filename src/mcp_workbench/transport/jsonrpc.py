@@ -41,14 +41,14 @@ _N = ord("n")
 encode = msgspec.json.encode
 
 
-class Outcome(msgspec.Struct, gc=False):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a request: a result or an error."""
 
     result: msgspec.Raw = NOTHING
     error: msgspec.Raw = NOTHING
 
 
-class Envelope(Outcome, gc=False):
+class Envelope(Outcome, gc=False, frozen=True):
     """One message: a request, a notification or a response, depending on its members."""
 
     id: msgspec.Raw = NOTHING
@@ -56,7 +56,7 @@ class Envelope(Outcome, gc=False):
     params: msgspec.Raw = NOTHING
 
 
-class _LargeEnvelope(Outcome, gc=False):
+class _LargeEnvelope(Outcome, gc=False, frozen=True):
     """The same for a large message: a string takes up to five times its bytes while it is decoded."""
 
     id: msgspec.Raw = NOTHING
@@ -67,14 +67,14 @@ class _LargeEnvelope(Outcome, gc=False):
 HugeReader = Callable[[bytes], InSteps[Envelope]]
 
 
-class NumberedResponse(Outcome, gc=False):
+class NumberedResponse(Outcome, gc=False, frozen=True):
     """A message decoded as the response to one of our own requests, whose ids are integers."""
 
     id: int = 0
     method: str = ""
 
 
-class ErrorObject(msgspec.Struct):
+class ErrorObject(msgspec.Struct, frozen=True):
     """The part of a JSON-RPC error that we read; the error itself is relayed as received."""
 
     code: int = INTERNAL_ERROR
@@ -82,7 +82,7 @@ class ErrorObject(msgspec.Struct):
     data: msgspec.Raw = NOTHING
 
 
-class _LargeError(msgspec.Struct):
+class _LargeError(msgspec.Struct, frozen=True):
     """The same for a large error, as `_LargeEnvelope`."""
 
     code: msgspec.Raw = NOTHING
@@ -90,7 +90,7 @@ class _LargeError(msgspec.Struct):
     data: msgspec.Raw = NOTHING
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, frozen=True):
     message: str = ""
 
 

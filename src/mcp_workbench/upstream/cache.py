@@ -439,12 +439,12 @@ def _unlink(path: str) -> None:
         return
 
 
-class _Head(msgspec.Struct, rename="camel"):
+class _Head(msgspec.Struct, frozen=True, rename="camel"):
     mcp_workbench_catalogue: int
     crc32: int
 
 
-class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
+class _Body(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     at: float
     modern: bool
     tools: dict[str, msgspec.Raw]

@@ -515,7 +515,7 @@ class _LateMessage(msgspec.Struct):
     read: Envelope | Malformed | None = None
 
 
-class _Cancelled(msgspec.Struct):
+class _Cancelled(msgspec.Struct, frozen=True):
     requestId: int = 0  # noqa: N815 - the protocol's name
 
 

@@ -351,7 +351,7 @@ def _attribute(conversation: Conversation) -> tuple[object, ResponseHandler | No
     return (askers.pop() if len(askers) == 1 else None), None
 
 
-class _Page(msgspec.Struct):
+class _Page(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] = []
     cursor: str = ""
     ttl: int = 0
@@ -359,7 +359,7 @@ class _Page(msgspec.Struct):
     size: int = 0  # bytes
 
 
-class _PageTail(msgspec.Struct):
+class _PageTail(msgspec.Struct, frozen=True):
     nextCursor: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the protocol's name
     ttlMs: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815
     cacheScope: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815

@@ -55,12 +55,12 @@ class Unlistable(Exception):
     """The server did not list what it offers; the text says why."""
 
 
-class _RawPage(msgspec.Struct):
+class _RawPage(msgspec.Struct, frozen=True):
     tools: msgspec.Raw = msgspec.Raw(b"[]")
     nextCursor: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the protocol's name
 
 
-class _Page(msgspec.Struct):
+class _Page(msgspec.Struct, frozen=True):
     tools: list[msgspec.Raw] = []
     cursor: str = ""
     size: int = 0  # bytes

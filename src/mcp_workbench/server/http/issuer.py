@@ -39,7 +39,7 @@ class _BadRequest(_NotThere):
     """The issuer does not like the request itself."""
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(msgspec.Struct, frozen=True):
     """What we need of RFC 8414 and OpenID Connect Discovery."""
 
     issuer: str = ""

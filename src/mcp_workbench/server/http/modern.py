@@ -76,7 +76,7 @@ _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 Path = tuple[str, ...]
 
 
-class _HeaderParams(msgspec.Struct):
+class _HeaderParams(msgspec.Struct, frozen=True):
     """The members of `params` that headers repeat."""
 
     name: msgspec.Raw = jsonrpc.NOTHING
@@ -179,7 +179,7 @@ def status_of(frame: bytes, id: bytes) -> int:
 # Headers that repeat arguments
 
 
-class _Tool(msgspec.Struct):
+class _Tool(msgspec.Struct, frozen=True):
     inputSchema: Any = None  # noqa: N815 - the wire's word
 
 

@@ -71,7 +71,7 @@ _NOT_ACTIVE = "the issuer does not know it, or has revoked it"
 _read_answer = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Undecided(msgspec.Struct, eq=False):
+class Undecided(msgspec.Struct, frozen=True, eq=False):
     """A token that can't be judged before the issuer was asked."""
 
     wait: Callable[[], Coroutine[Any, Any, None]]

@@ -33,7 +33,7 @@ WRONG_SIGNATURE = "its signature is wrong"
 WRONG_TYPE = "it is not an access token"
 
 
-class JwtHeader(msgspec.Struct):
+class JwtHeader(msgspec.Struct, frozen=True):
     """The protected header of a JWT."""
 
     alg: str = ""
@@ -42,7 +42,7 @@ class JwtHeader(msgspec.Struct):
     crit: Any = None
 
 
-class _Jwk(msgspec.Struct):
+class _Jwk(msgspec.Struct, frozen=True):
     kty: str = ""
     crv: str = ""
     kid: str = ""
@@ -50,7 +50,7 @@ class _Jwk(msgspec.Struct):
     alg: str = ""
 
 
-class _JwkSet(msgspec.Struct):
+class _JwkSet(msgspec.Struct, frozen=True):
     keys: list[dict[str, Any]]
 
 

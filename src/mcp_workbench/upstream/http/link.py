@@ -102,7 +102,7 @@ class SessionOpener:
             response.close()
 
 
-class _Cancelled(msgspec.Struct):
+class _Cancelled(msgspec.Struct, frozen=True):
     requestId: int = 0  # noqa: N815 - the protocol's name
 
 

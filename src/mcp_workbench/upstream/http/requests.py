@@ -459,7 +459,7 @@ def entry_headers(pairs: Pairs, user: str = "") -> bytes:
     return b"".join(lines)
 
 
-class _Named(msgspec.Struct):
+class _Named(msgspec.Struct, frozen=True):
     name: str = ""
     uri: str = ""
     taskId: str = ""  # noqa: N815 - the wire's word

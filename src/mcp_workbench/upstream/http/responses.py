@@ -340,15 +340,15 @@ class Exchange:
         return jsonrpc.answer(b"%d" % request.number, result) if complaints else line
 
 
-class _Page(msgspec.Struct):
+class _Page(msgspec.Struct, frozen=True):
     cursor: str = ""
 
 
-class _Listed(msgspec.Struct):
+class _Listed(msgspec.Struct, frozen=True):
     nextCursor: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the protocol's name
 
 
-class _Initialized(msgspec.Struct):
+class _Initialized(msgspec.Struct, frozen=True):
     protocolVersion: str = ""  # noqa: N815 - the protocol's name
 
 

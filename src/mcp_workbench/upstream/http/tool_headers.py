@@ -44,15 +44,15 @@ def screen_tools(result: bytes) -> tuple[bytes, dict[str, ParamHeaders], list[st
     return result, param_headers, complaints
 
 
-class _ToolName(msgspec.Struct):
+class _ToolName(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Tool(_ToolName):
+class _Tool(_ToolName, frozen=True):
     inputSchema: Any = None  # noqa: N815 - the protocol's name
 
 
-class _Tools(msgspec.Struct):
+class _Tools(msgspec.Struct, frozen=True):
     tools: msgspec.Raw = msgspec.Raw(b"[]")
 
 
