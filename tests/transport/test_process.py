@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from mcp_workbench.transport.process import (
     ChildProcess,
     ProcessSpec,
     running_child,
+    watch_exit,
+    watch_exit_in_thread,
 )
 from tests.kit.clock import eventually, until
 from tests.kit.config import argv
@@ -268,3 +272,27 @@ def test_a_launch_shows_no_secret() -> None:
 
     assert "abc" not in shown
     assert "prog" in shown
+
+
+@pytest.fixture
+def cat() -> Iterator[subprocess.Popen[bytes]]:
+    """A program that ends with its input; whoever reaps it gets its status."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        yield child
+        assert child.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_an_exit_is_noticed_and_left_to_be_reaped(
+    cat: subprocess.Popen[bytes], in_thread: bool
+) -> None:
+    noticed = asyncio.Event()
+    async with asyncio.timeout(LIMIT):
+        if in_thread:
+            stop = watch_exit_in_thread(cat.pid, noticed.set, asyncio.get_running_loop())
+        else:
+            stop = watch_exit(cat.pid, noticed.set)
+        assert cat.stdin
+        cat.stdin.close()
+        await noticed.wait()
+        stop()

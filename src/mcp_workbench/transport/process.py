@@ -260,7 +260,7 @@ def watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:
     """Call `left` once when the process exits, without reaping it; returns a function that stops this."""
     loop = asyncio.get_running_loop()
     if not hasattr(os, "pidfd_open"):
-        return _watch_in_thread(pid, left, loop)
+        return watch_exit_in_thread(pid, left, loop)
     fd = os.pidfd_open(pid)
 
     def stop() -> None:
@@ -278,7 +278,7 @@ def watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:
     return stop
 
 
-def _watch_in_thread(
+def watch_exit_in_thread(
     pid: int, left: Callable[[], None], loop: asyncio.AbstractEventLoop
 ) -> Callable[[], None]:
     """The same on systems without pidfd_open."""
