@@ -22,6 +22,7 @@ from tempfile import TemporaryFile
 from typing import Any, NoReturn, Self
 
 import pytest
+from _pytest._io import TerminalWriter
 from _pytest.capture import FDCapture
 
 from tests import leftovers
@@ -246,11 +247,20 @@ def _work(session: pytest.Session, connection: Connection, place: Place, number:
         os._exit(status)
 
 
+class CapturedTerminal:
+    """Where the stacks of a test that is over its time are written: to its own stderr, which is reported."""
+
+    @property
+    def _tw(self) -> TerminalWriter:  # the name that pytest looks for
+        return TerminalWriter(sys.stderr)
+
+
 def _become_worker(config: Any, sender: Sender, number: int) -> None:
     config.workerinput = {}  # with this, plugins of pytest leave files of the whole run alone
     plugins = config.pluginmanager
     _capture_apart(plugins.getplugin("capturemanager"))
     plugins.unregister(plugins.getplugin("terminalreporter"))
+    plugins.register(CapturedTerminal(), "terminalreporter")
     plugins.register(sender)
     paths = config._tmp_path_factory
     paths._given_basetemp = paths.getbasetemp() / f"w{number}"

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAD = """
-import os, sys, tempfile
+import os, sys, tempfile, threading
 from pathlib import Path
 import pytest
 
@@ -46,6 +46,13 @@ def test_is_skipped():
 DIES = """
 def test_dies():
     os._exit(3)
+"""
+WAITS = """
+@pytest.mark.timeout(0.2)
+def test_waits():
+    never = threading.Event()
+    threading.Thread(target=never.wait, name="one that waits as well", daemon=True).start()
+    never.wait()
 """
 LEAVES = """
 @pytest.mark.parametrize("n", range(2))
@@ -97,6 +104,15 @@ def test_a_worker_that_dies_fails_its_test_and_the_others_are_run(tmp_path: Path
     assert "1 failed, 20 passed" in printed
     assert re.search(r"test_dies.*ended, with status 3", printed, re.DOTALL)
     assert len([note for note in notes if note[:1].isdigit()]) == 20
+
+
+def test_a_test_that_is_over_its_time_is_shown_with_what_all_threads_did(tmp_path: Path) -> None:
+    status, printed, _ = run_sample(tmp_path, WAITS + MANY, "--workers", "2")
+
+    assert status == 1
+    assert "1 failed, 20 passed" in printed
+    assert "Timeout (>0.2s)" in printed
+    assert "Stack of one that waits as well" in printed
 
 
 def test_a_run_that_is_to_stop_at_the_first_failure_does(tmp_path: Path) -> None:
