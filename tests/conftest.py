@@ -44,6 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
     from tests.leftovers import LookForLeftovers, use
     from tests.workers import SharedLoop
 
+    if "COVERAGE_PROCESS_CONFIG" in os.environ:
+        from tests.coverage_contexts import FileContexts  # loads coverage
+
+        config.pluginmanager.register(FileContexts())
     use(Path(_scratch[-1].name) / "tmp")
     config.pluginmanager.register(LookForLeftovers())
     config.pluginmanager.register(SharedLoop(_scratch_of_worker))

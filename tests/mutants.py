@@ -4,11 +4,13 @@
                             [--package core] [--near]
 
 Each mutant lives in a copy of the project with an environment of its own. The tests that import the
-changed module run first, then those that start no process, then those of the module's package, then
-all others; the first failure ends the run. Replicas have to pass the short form of `make cluster` as
-well. Each is printed with the test that noticed it. One that none has noticed is a missing test, or a
-line that does nothing. With `--near` only tests of the package are tried, which takes seconds: what
-survives then may be noticed by others.
+changed module run first. After `make coverage` it is known which others run the line: they follow, and
+no others have to. Where that is not known (the line runs while modules are imported, or in a process
+that is killed), those that start no process follow, then those of the module's package, then all.
+The first failure ends the run. Replicas have to pass the short form of `make cluster` as well. Each
+is printed with the test that noticed it. One that none has noticed is a missing test, or a line that
+does nothing. With `--near` only tests of the package are tried, which takes seconds: what survives
+then may be noticed by others.
 """
 
 from __future__ import annotations
@@ -27,11 +29,16 @@ import time
 import venv
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from coverage import CoverageData
+
 ROOT = Path(__file__).parents[1]
+DATA = ROOT / ".coverage"
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 SOURCE = Path("src") / "mcp_workbench"
 QUICK = [
     "tests/core",
@@ -186,6 +193,48 @@ def _of_cluster(mutant: Mutant) -> bool:
     return mutant.file.is_relative_to(SOURCE / "cluster")
 
 
+# Which tests run a line
+
+
+@cache
+def _recorded() -> CoverageData | None:
+    """What `make coverage` has left: lines by the test files that ran them."""
+    if not DATA.exists():
+        return None
+    data = CoverageData(str(DATA))
+    data.read()
+    return data
+
+
+def _statement(mutant: Mutant) -> ast.stmt | None:
+    """The innermost statement with the change, if that runs when a function is called."""
+    tree = ast.parse((ROOT / mutant.file).read_bytes())
+    bodies = (node.body for node in ast.walk(tree) if isinstance(node, _FUNCTIONS))
+    around = [
+        inner
+        for body in bodies
+        for outer in body
+        for inner in ast.walk(outer)
+        if isinstance(inner, ast.stmt) and inner.lineno <= mutant.line <= _end(inner)
+    ]
+    return max(around, key=lambda statement: statement.lineno, default=None)
+
+
+def _end(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
+
+
+def covering(mutant: Mutant) -> list[str]:
+    """The test files that run the line, or nothing where that is not known."""
+    file, data = ROOT / mutant.file, _recorded()
+    if data is None or file.stat().st_mtime > DATA.stat().st_mtime:
+        return []
+    statement = _statement(mutant)
+    by_line = data.contexts_by_lineno(str(file))
+    found = by_line.get(statement.lineno, []) if statement else []
+    return sorted(name for name in set(found) if name and (ROOT / name).exists())
+
+
 class Copy:
     """The project in a folder of its own, whose programs import from there and nowhere else."""
 
@@ -238,9 +287,9 @@ class Copy:
                 run.wait()
             output.seek(0)
             lines = output.read().decode(errors="replace").splitlines()
-        failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-        by_test = failed and "::" in failed[0]  # otherwise whoever reads this wants to know more
-        return failed[0].partition(" - ")[0] if by_test else "\n".join(lines[-40:])
+        failed = [line for line in lines if line.startswith(("FAILED tests/", "ERROR tests/"))]
+        # Without a test, whoever reads this wants to know more.
+        return failed[0].partition(" - ")[0] if failed else "\n".join(lines[-40:])
 
     def noticed(self, mutant: Mutant, at_once: int, *, near: bool) -> str:
         """The same for a change; it is undone afterwards."""
@@ -265,6 +314,11 @@ class Copy:
             if f"from {module} import" in path.read_text("utf-8") and "peers" not in path.parts
         ]
         yield about
+        if not near and (known := covering(mutant)):
+            yield [name for name in known if name not in about]
+            if _of_cluster(mutant):
+                yield CLUSTER
+            return
         if not near:
             yield QUICK
         folder = f"tests/{mutant.file.parts[2]}"  # of the same name as the package
@@ -298,6 +352,7 @@ def main() -> int:
     parser.add_argument("--package", default="", help="change only files of this package")
     parser.add_argument("--near", action="store_true", help="try only the tests of the package")
     wanted = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left of it then
     until = time.monotonic() + wanted.minutes * 60
     killed = tried = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
