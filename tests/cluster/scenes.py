@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -288,3 +289,20 @@ def cluster(
         stack.callback(running.stop)
         running.start(balanced=balanced, later=later)
         yield running
+
+
+async def written_again(
+    running: Cluster, *, replicas: int, sessions: int, seconds: float = 0.0
+) -> None:
+    """Until so many replicas have a lease, and so many sessions a record, in the engine for that long."""
+    end = time.monotonic() + 30
+    since = time.monotonic()
+    while True:
+        leases = running.engine.command("KEYS", "replicas:lease:*").count(b":lease:")
+        records = running.engine.command("KEYS", "replicas:session:*").count(b":session:")
+        if (leases, records) != (replicas, sessions):
+            since = time.monotonic()
+        elif time.monotonic() - since >= seconds:
+            return
+        assert time.monotonic() < end, f"in the engine: {leases} leases, {records} sessions"
+        await asyncio.sleep(0.1)

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_workbench.cluster.ownership import LEASE, SETTLE
 from tests.cluster.raw_hosts import RawHost, strange, summed
-from tests.cluster.scenes import Cluster, cluster
+from tests.cluster.scenes import Cluster, cluster, written_again
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
 
@@ -66,7 +66,7 @@ def test_sessions_go_on_with_an_engine_that_is_of_no_use(tmp_path: Path, fault: 
         total = summed(hosts)
         assert set(total) == {"ok"}, (total, strange(hosts))
         await asyncio.to_thread(repair, running)
-        await written_again(running, SETTLE)
+        await written_again(running, replicas=2, sessions=3, seconds=SETTLE)
         second.kill()
         for host in hosts[1:]:
             host.move_to(first.port)
@@ -78,19 +78,3 @@ def test_sessions_go_on_with_an_engine_that_is_of_no_use(tmp_path: Path, fault: 
 
     with cluster(tmp_path, 2, proxied=True) as running:
         asyncio.run(scene(running))
-
-
-async def written_again(running: Cluster, seconds: float) -> None:
-    """Until both replicas have a lease, and the records of all sessions are in the engine."""
-    end = time.monotonic() + 30
-    since = time.monotonic()
-    while time.monotonic() < end:
-        leases = running.engine.command("KEYS", "replicas:lease:*").count(b":lease:")
-        records = running.engine.command("KEYS", "replicas:session:*").count(b":session:")
-        if leases == 2 and records == 3:
-            if time.monotonic() - since > seconds:
-                return
-        else:
-            since = time.monotonic()
-        await asyncio.sleep(0.1)
-    raise AssertionError("what replicas have is not in the engine again")

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.cluster.ownership import BEAT
 from tests.cluster.modern_hosts import ModernHost
 from tests.cluster.raw_hosts import RawHost, hosts_at, strange, summed
-from tests.cluster.scenes import TOKENS, Cluster, cluster
+from tests.cluster.scenes import TOKENS, Cluster, cluster, written_again
 from tests.kit.results import MODERN
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
@@ -140,7 +139,7 @@ def test_calls_go_on_while_the_engine_is_away(tmp_path: Path, keep: bool) -> Non
         report("engine away", total, time.monotonic() - began)
         assert set(total) == {"ok"}, (total, strange(hosts))
         # Everything is as before: another replica can adopt what is written down again.
-        await asyncio.sleep(2.0)
+        await written_again(running, replicas=3, sessions=HOSTS)
         running.replicas[0].kill()
         before = Counter(total)
         await load(hosts, len(hosts) * 2, every=False)
@@ -160,7 +159,12 @@ def test_sessions_outlive_a_time_in_which_nobody_could_answer_for_them(tmp_path:
         for host in hosts:
             await host.open()
             await host.echo()
-        await asyncio.sleep(3 * BEAT)  # so that they know each other
+        for host, other in zip(hosts, reversed(hosts), strict=True):  # so that they know each other
+            forwarded = RawHost(other.port, "f", "alice")
+            forwarded.session = host.session
+            await forwarded.echo()
+            assert forwarded.outcomes == {"ok": 1}, forwarded.strange
+            forwarded.close()
         await asyncio.to_thread(running.engine.stop)
         running.replicas[2].kill()
         end = time.monotonic() + 30
