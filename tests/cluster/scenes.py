@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -289,6 +290,21 @@ def cluster(
         stack.callback(running.stop)
         running.start(balanced=balanced, later=later)
         yield running
+
+
+def _lease_ends(running: Cluster) -> dict[bytes, bytes]:
+    keys = re.findall(rb"replicas:lease:\w+", running.engine.command("KEYS", "replicas:lease:*"))
+    return {key: running.engine.command("PEXPIRETIME", key.decode()) for key in keys}
+
+
+async def known_to_each_other(running: Cluster) -> None:
+    """Until each replica has renewed its lease: then it learns of all those that have one."""
+    before = _lease_ends(running)
+    assert len(before) == len(running.replicas)
+    end = time.monotonic() + 30
+    while before.items() & _lease_ends(running).items():
+        assert time.monotonic() < end, "a replica does not renew its lease"
+        await asyncio.sleep(0.05)
 
 
 async def written_again(

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cluster.modern_hosts import ModernHost
 from tests.cluster.raw_hosts import RawHost, hosts_at, strange, summed
-from tests.cluster.scenes import TOKENS, Cluster, cluster, written_again
+from tests.cluster.scenes import TOKENS, Cluster, cluster, known_to_each_other, written_again
 from tests.kit.results import MODERN
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
@@ -159,12 +159,7 @@ def test_sessions_outlive_a_time_in_which_nobody_could_answer_for_them(tmp_path:
         for host in hosts:
             await host.open()
             await host.echo()
-        for host, other in zip(hosts, reversed(hosts), strict=True):  # so that they know each other
-            forwarded = RawHost(other.port, "f", "alice")
-            forwarded.session = host.session
-            await forwarded.echo()
-            assert forwarded.outcomes == {"ok": 1}, forwarded.strange
-            forwarded.close()
+        await known_to_each_other(running)
         await asyncio.to_thread(running.engine.stop)
         running.replicas[2].kill()
         end = time.monotonic() + 30
