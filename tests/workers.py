@@ -5,13 +5,17 @@ next to nothing. Each worker has a range of neighbours, so that fixtures of a mo
 one that has run out takes half of the longest range that is left. A worker always knows the test after the
 one that runs: pytest tears down what that one does not need.
 
-A worker that dies fails the test that it ran, and is replaced. Without `fork` the tests run one by one.
+A worker that dies fails the test that it ran, and is replaced. So is one whose test goes on for twice its
+time, because what should end it hangs as well. Without `fork` the tests run one by one.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import sys
+import time
 import traceback
 import warnings
 from collections import deque
@@ -28,6 +32,7 @@ from _pytest.capture import FDCapture
 from tests import leftovers
 
 Reports = list[dict[str, Any]]
+LOOK = 1.0  # seconds between two looks for workers that are late
 Place = Callable[[], AbstractContextManager[object]]  # where a worker keeps its files
 
 
@@ -75,6 +80,7 @@ class Worker:
         self.number = number
         self.todo = todo  # tests that it was not given yet
         self.given: deque[int | None] = deque()  # to it and not reported; None: there are no more
+        self.since = 0.0  # by the monotonic clock: when the first of these began
         self.pid = 0
         self.connection: Connection | None = None
 
@@ -97,15 +103,21 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         """Those that still run end after their test."""
-        for worker in self._workers:
-            if worker.connection is not None:
-                worker.connection.close()
-                os.waitpid(worker.pid, 0)
+        running = [worker for worker in self._workers if worker.connection is not None]
+        for worker in running:
+            assert worker.connection is not None
+            worker.connection.close()
+        for worker in running:
+            while not os.waitpid(worker.pid, os.WNOHANG)[0]:
+                self._end_if_late(worker)
+                time.sleep(0.01)
 
     def run(self) -> None:
         """Until all have ended. Raises what pytest raises to stop early."""
         while busy := {worker.connection: worker for worker in self._workers if worker.connection}:
-            for connection in wait(list(busy)):
+            for worker in busy.values():
+                self._end_if_late(worker)
+            for connection in wait(list(busy), LOOK):
                 self._receive(busy[connection])  # pyright: ignore[reportArgumentType]
                 if self._session.shouldfail:
                     raise self._session.Failed(self._session.shouldfail)
@@ -123,9 +135,23 @@ class Workers:
                     other.connection.close()
             _work(self._session, theirs, self._place, worker.number)
         theirs.close()
+        worker.since = time.monotonic()
         worker.given.clear()
         self._give(worker)
         self._give(worker)
+
+    def _end_if_late(self, worker: Worker) -> None:
+        if time.monotonic() - worker.since > self._patience(worker):
+            worker.since = math.inf
+            os.kill(worker.pid, signal.SIGABRT)  # pytest has it print what all its threads did
+
+    def _patience(self, worker: Worker) -> float:
+        """Seconds until a test whose time was over should have ended."""
+        index = worker.given[0] if worker.given else None
+        item = None if index is None else self._session.items[index]
+        marker = item.get_closest_marker("timeout") if item else None
+        config: Any = self._session.config
+        return 2 * (marker.args[0] if marker else config._env_timeout or 0) or math.inf
 
     def _give(self, worker: Worker) -> None:
         if None in worker.given:
@@ -168,6 +194,7 @@ class Workers:
         if result.is_last:
             self._end(worker)
         elif worker.given:
+            worker.since = time.monotonic()
             worker.given.popleft()
             self._give(worker)
 
@@ -180,6 +207,8 @@ class Workers:
     def _replace(self, worker: Worker) -> None:
         """A worker has died."""
         reason = f"the process that ran it ended, with status {self._end(worker)}"
+        if worker.since == math.inf:
+            reason = "it did not end when its time was over: its process was aborted"
         given = [index for index in worker.given if index is not None]
         if not given:
             self._fail(f"worker {worker.number}", ("", None, ""), reason)

@@ -54,6 +54,15 @@ def test_waits():
     threading.Thread(target=never.wait, name="one that waits as well", daemon=True).start()
     never.wait()
 """
+HANGS = """
+@pytest.mark.timeout(0.2)
+def test_hangs():
+    while True:
+        try:
+            threading.Event().wait()
+        except BaseException:
+            continue
+"""
 LEAVES = """
 @pytest.mark.parametrize("n", range(2))
 def test_leaves(n):
@@ -113,6 +122,24 @@ def test_a_test_that_is_over_its_time_is_shown_with_what_all_threads_did(tmp_pat
     assert "1 failed, 20 passed" in printed
     assert "Timeout (>0.2s)" in printed
     assert "Stack of one that waits as well" in printed
+
+
+@pytest.mark.parametrize("stop", [(), ("-x",)], ids=["", "stop"])
+def test_a_test_that_can_not_be_ended_is_ended_with_its_process(
+    tmp_path: Path, stop: tuple[str, ...]
+) -> None:
+    status, printed, _ = run_sample(tmp_path, HANGS + MANY + FAILS, "--workers", "2", *stop)
+
+    assert status == 1
+    if stop:
+        assert "stopping after 1 failures" in printed
+    else:
+        assert "2 failed, 20 passed" in printed
+        assert re.search(
+            r"test_hangs.*did not end when its time was over: its process was aborted",
+            printed,
+            re.DOTALL,
+        )
 
 
 def test_a_run_that_is_to_stop_at_the_first_failure_does(tmp_path: Path) -> None:
