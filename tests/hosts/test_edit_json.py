@@ -120,6 +120,21 @@ def test_many_members_are_removed_as_if_one_by_one(text: str, data) -> None:
     assert "".join(after.split()) == "".join(one_by_one.split())  # gaps may differ
 
 
+@pytest.mark.parametrize(
+    ("text", "names", "after"),
+    [
+        ('{"a": 1, "b": 2, "c": 3}', "bc", '{"a": 1}'),
+        ('{"a": 1, "b": 2,\n  "c": 3\n}', "bc", '{"a": 1\n}'),
+        ('{"a": 1,\n  "b": 2, "c": 3}', "ab", '{"c": 3}'),
+        ('{\n  "a": 1,\n  "b": 2, // why\n  "c": 3\n}', "abc", "{\n  // why\n}"),
+        ('{"a": 1, /* b */ "b": 2, "c": 3}', "ab", '{/* b */ "c": 3}'),
+        ('{"a": 1, "b": 2, "c": 3, "d": 4}', "bd", '{"a": 1, "c": 3}'),
+    ],
+)
+def test_neighbours_that_are_removed_leave_no_gap(text: str, names: str, after: str) -> None:
+    assert remove_all(text, [(name,) for name in names]) == after
+
+
 @given(filled, st.data())
 @settings(deadline=None)
 def test_an_exchanged_value_leaves_the_rest_alone(text: str, data) -> None:
