@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -34,6 +35,13 @@ def progress(id: int, **arguments: Any) -> bytes:
 def open_toolbox(host: StreamHost, id: int, name: str) -> None:
     """The host's tools change: a message on its own stream."""
     assert "result" in host.call(id, "open_toolbox", {"toolbox_name": name})
+
+
+def listed_toolboxes(host: StreamHost) -> set[str]:
+    """Those whose tools the host sees."""
+    _, body = host.post(rpc("tools/list", {}, "list"))
+    tools = json.loads(body[body.index(b"{") :])["result"]["tools"]
+    return {tool["name"].partition("__")[0] for tool in tools if "__" in tool["name"]}
 
 
 def finished_elsewhere(host: StreamHost, id: int) -> tuple[str, list[Any]]:
@@ -82,6 +90,7 @@ def test_streams_resume_after_their_owner_was_killed(tmp_path: Path) -> None:
             assert [message["method"] for message in islice(heard, 2)] == [
                 "notifications/tools/list_changed"
             ] * 2
+            assert listed_toolboxes(host) == {"dev", "ops", "qa"}  # it has opened them before
             open_toolbox(host, 6, "lab")
             assert next(heard)["method"] == "notifications/tools/list_changed"
         with quiet.stream(last=never) as stream:  # nothing has happened

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.core.spec import Limits, Snapshot
+from mcp_workbench.core.spec import Limits, ServerAddress, ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.parse import cancelled_id
@@ -24,6 +25,7 @@ from mcp_workbench.transport.tasks import TaskScope, task_scope
 from tests.kit.config import snapshot, spec
 from tests.kit.memory_host import MemoryHost
 from tests.kit.results import json_text
+from tests.kit.servers import OFFERS
 
 LIMIT = 20.0
 
@@ -40,6 +42,7 @@ class Talking:
     ) -> None:
         session = HostSession(gateway.view, host, requests, ToolView(gateway.view, opened))
         self.when_idle = session.when_idle
+        self.session = session
         limit = gateway.snapshot.limits.message_bytes
         self.receive = StdioFront(session, host, limit).receive
 
@@ -207,6 +210,62 @@ async def test_a_fault_of_ours_costs_one_request_and_is_logged(
     assert b"planted" not in b"".join(
         host.frames
     )  # how we failed is nobody's business but the log's
+
+
+async def test_a_session_goes_on_elsewhere_with_the_toolboxes_that_were_opened() -> None:
+    boxes = snapshot(spec("a"), spec("b", toolbox="ops"), mode="dynamic")
+
+    async def listed(talking: Talking, host: MemoryHost) -> set[str]:
+        talking.receive(line(id=1, method="tools/list"))
+        tools = (await host.answer(1))["result"]["tools"]
+        return {tool["name"].rpartition("__")[0] for tool in tools if "__" in tool["name"]}
+
+    async with session(boxes) as (talking, host):
+        talking.receive(INITIALIZE)
+        params = {"name": "open_toolbox", "arguments": {"toolbox_name": "ops"}}
+        talking.receive(line(id=2, method="tools/call", params=params))
+        await host.answer(2)
+        opened, _, _ = talking.session.remembered()
+        assert await listed(talking, host) == {"ops__b"}
+
+    async with session(boxes) as (talking, host):
+        talking.receive(INITIALIZE)
+        for toolbox in opened:
+            talking.session.reopen(toolbox)
+        assert await listed(talking, host) == {"ops__b"}
+        assert talking.session.remembered()[0] == opened
+
+
+async def test_what_others_need_to_go_on_is_known_before_the_host_is_answered() -> None:
+    notes = "note://shared"
+    server = StdioCommand(sys.executable, ("-E", "-S", OFFERS, "fixture"))
+    boxes = snapshot(ServerSpec(ServerAddress("dev", "a"), server, era="legacy"))
+    known: list[tuple[tuple[str, ...], bytes, tuple[str, ...]]] = []
+
+    async with session(boxes) as (talking, host):
+
+        def note() -> None:
+            assert not any(message.get("id") == id for message in host.messages)
+            known.append(talking.session.remembered())
+
+        talking.receive(INITIALIZE)
+        talking.session.on_change = note
+        for id, method, params in (
+            (1, "tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}),
+            (2, "logging/setLevel", {"level": "error"}),
+            (3, "resources/subscribe", {"uri": notes}),
+            (4, "resources/unsubscribe", {"uri": notes}),
+            (5, "logging/setLevel", {"level": "loud"}),
+        ):
+            talking.receive(line(id=id, method=method, params=params))
+            assert ("error" in await host.answer(id)) == (id == 5)
+
+    assert known == [
+        (("dev",), b"", ()),
+        (("dev",), b'"error"', ()),
+        (("dev",), b'"error"', (notes,)),
+        (("dev",), b'"error"', ()),
+    ]
 
 
 async def test_a_session_is_idle_when_nothing_is_under_way() -> None:

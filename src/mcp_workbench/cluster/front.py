@@ -131,19 +131,13 @@ class ClusterFront(HttpFront):
         self, request: HttpRequest, response: ResponseWriter, session: LegacySession | None
     ) -> None:
         """Answer for a session of this replica."""
-        body = request.body
         if request.admitted.session is not session:
             request.admitted.session = None  # one that has moved: it is looked up again
         if request.method == b"GET" and self._resumes(request, response, session):
             return
         self._sessions.handle(request, response)
-        # May change its record: opened toolboxes, subscriptions, the log level.
-        if session is not None and (
-            b"open_toolbox" in body or b"resources/" in body or b"setLevel" in body
-        ):
-            self._replica.sessions.changed(session)
         if session is not None and self._replica.sessions.previous:
-            self._replica.sessions.tell_previous(session, body)
+            self._replica.sessions.tell_previous(session, request.body)
 
     def _resumes(
         self, request: HttpRequest, response: ResponseWriter, session: LegacySession | None

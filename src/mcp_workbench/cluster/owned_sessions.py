@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from base64 import urlsafe_b64encode
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,6 +41,7 @@ AT_ONCE = 200  # sessions that are handed over together
 SWEEP_EVERY = 5.0  # seconds between two attempts to remove records of sessions that have ended
 MOST_ENDED = 1000  # of them
 _CANCELLED = b"notifications/cancelled"
+_OURS = b'"mcp-workbench'  # begins the ids of our own requests in a session
 _AWAY = (EngineAway, EngineError)
 
 
@@ -86,11 +88,7 @@ class OwnedSessions:
             session.id, me.id, 1, session.principal, path, params, me.host, me.port
         )
         self._write(session, record)
-
-    def changed(self, session: LegacySession) -> None:
-        """Its record may have to be renewed, once the request was handled."""
-        if session.id in self._stored:
-            self._unwritten[session.id] = session
+        session.host.on_change = partial(self._renew, session)
 
     def ended(self, session: LegacySession) -> None:
         self._unwritten.pop(session.id, None)
@@ -132,10 +130,9 @@ class OwnedSessions:
     # Time
 
     def tick(self, now: float, sessions: LegacySessions) -> None:
-        if self._unwritten and self._replica.engine.is_ready and self._replica.members.holds():
-            unwritten, self._unwritten = self._unwritten, {}
-            for id, session in unwritten.items():
-                self._renew(id, session)
+        unwritten, self._unwritten = self._unwritten, {}
+        for session in unwritten.values():
+            self._renew(session)
         self._close_moved()
         for id, member in tuple(self.previous.items()):
             if member.id not in self._replica.members.others:
@@ -154,9 +151,14 @@ class OwnedSessions:
                 del self._moved[id]
                 session.close()
 
-    def _renew(self, id: str, session: LegacySession) -> None:
-        stored = self._stored.get(id)
+    def _renew(self, session: LegacySession) -> None:
+        """Write down what its host has changed: now, or at a later tick."""
+        stored = self._stored.get(session.id)
         if stored is None:
+            return
+        can_write = self._replica.engine.is_ready and self._replica.members.holds()
+        if not can_write or _is_behind(session):
+            self._unwritten[session.id] = session
             return
         opened, level, uris = session.host.remembered()
         record = msgspec.structs.replace(
@@ -262,6 +264,7 @@ class OwnedSessions:
             session.host.receive(message)
         for toolbox in record.opened:
             session.host.reopen(toolbox)
+        session.host.on_change = partial(self._renew, session)
         sessions.add(session)
         self._stored[record.id] = taken
         before = self._replica.members.others.get(taken.record.previous)
@@ -341,5 +344,10 @@ def _history(record: SessionRecord) -> list[Message]:
 
 
 def _request(method: bytes, id: bytes, params: bytes) -> bytes:
-    name = b'"mcp-workbench:%b"' % id
+    name = b'%b:%b"' % (_OURS, id)
     return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}' % (name, method, params)
+
+
+def _is_behind(session: LegacySession) -> bool:
+    """Whether an adopted session is not yet where the old one was."""
+    return any(id.startswith(_OURS) for id in session.host.under_way)

@@ -84,6 +84,8 @@ class HostSession:
         self._is_draining = False
         self._known_meta: tuple[bytes, Members] = (b"", _NO_META)  # of a modern host's last call
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
+        # Called when what `remembered` returns has changed, before the host is answered.
+        self.on_change: Callable[[], None] | None = None
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
         self._stop_listening = view.on_change(
@@ -216,6 +218,11 @@ class HostSession:
         level = self._primitives.log_level
         uris = self._primitives.subscribed_uris
         return self._tool_view.opened_toolboxes, b"" if level is None else bytes(level), uris
+
+    def changed(self) -> None:
+        """What `remembered` returns has changed."""
+        if self.on_change is not None:
+            self.on_change()
 
     def reopen(self, toolbox: str) -> None:
         """Its host has opened this toolbox already."""

@@ -108,6 +108,7 @@ class SessionPrimitives:
             raise RequestError(jsonrpc.INVALID_PARAMS, f"params.level: {error}") from None
         self.log_level = raw
         self._load.upstream.want_level(self._session, level)
+        self._session.changed()
         self._session.reply(id, b"{}")
 
     def with_log_level(self, meta: Members) -> Members:

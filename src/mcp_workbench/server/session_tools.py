@@ -114,6 +114,7 @@ class SessionTools:
             return
         if self._tool_view.opened(name) and not self._session.era.modern:
             self._session.notify(LIST_CHANGED)
+        self._session.changed()
         modern = self._session.era.modern
         shown = opened.for_model()
         result = await self._tool_view.opened_result(shown, request.detail, modern=modern)

@@ -100,6 +100,7 @@ class Subscriptions:
         for owner in [owner for owner, shown in self._own.resources.items() if shown == uri]:
             del self._own.resources[owner]
             self._upstream.unsubscribe(owner, self._own)
+        self._session.changed()
         self._session.reply(id, b"{}")
 
     def listen(self, id: bytes, members: Members, meta: Members) -> None:
@@ -113,6 +114,7 @@ class Subscriptions:
             why = f"[{owner.address}] Error: the server does not support resource subscriptions"
             raise RequestError(jsonrpc.METHOD_NOT_FOUND, why)
         self._own.resources[owner] = uri
+        self._session.changed()
         self._session.reply(request.id, b"{}")
 
     async def _listen(self, request: LocalRequest) -> None:
