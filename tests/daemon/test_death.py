@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_workbench.daemon.crash_journal import KEPT_BYTES
 from tests.kit.clock import eventually
 from tests.kit.config import config_file, entry, write_config
 from tests.kit.config import offers_entry as offering
@@ -60,6 +61,27 @@ def test_calls_in_flight_may_have_run_and_new_ones_are_served(tmp_path: Path, mo
         one.close()
         two.close()  # so that both wait for their stubborn servers at the same time
     assert gone(after)
+
+
+@both
+def test_a_prompt_in_flight_whose_request_is_too_large_to_keep_is_refused(
+    tmp_path: Path, modern: bool
+) -> None:
+    bench = Shared(config_file(tmp_path, {"one": offering("one", "legacy")}))
+    bench.begin()
+    with bench.host(modern=modern) as host:
+        host.handshake()
+        params = {"name": "dev__one__hang", "arguments": {"text": "x" * KEPT_BYTES}}
+        small = host.ask("prompts/get", params | {"arguments": {}})
+        large = host.ask("prompts/get", params)
+        eventually(lambda: bench.server("one")["callsInFlight"] == 2, "both are under way")
+
+        bench.kill()
+
+        error = host.answer(large)["error"]
+        assert GONE in error["message"]
+        assert error["data"] == {"mcp-workbench/code": "server_exited"}
+        host.notify("notifications/cancelled", {"requestId": small})  # it is asked for again
 
 
 def test_what_a_host_has_set_up_survives(tmp_path: Path) -> None:
