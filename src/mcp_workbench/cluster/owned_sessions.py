@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from base64 import urlsafe_b64encode
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ KEEP_EVERY = 600.0  # seconds between two signs that sessions are in use
 AT_ONCE = 200  # sessions that are handed over together
 SWEEP_EVERY = 5.0  # seconds between two attempts to remove records of sessions that have ended
 MOST_ENDED = 1000  # of them
+MOST_WRITES = (
+    10  # of one record between two ticks: what changes more often is written at the next one
+)
 _CANCELLED = b"notifications/cancelled"
 _OURS = b'"mcp-workbench'  # begins the ids of our own requests in a session
 _AWAY = (EngineAway, EngineError)
@@ -60,6 +64,7 @@ class OwnedSessions:
         self._replica = replica
         self._stored: dict[str, StoredSession] = {}
         self._unwritten: dict[str, LegacySession] = {}  # whose record is not what it should be
+        self._changes: Counter[str] = Counter()  # by session, since the last tick
         self._moved: dict[
             str, LegacySession
         ] = {}  # to another replica; their calls in flight go on
@@ -88,7 +93,7 @@ class OwnedSessions:
             session.id, me.id, 1, session.principal, path, params, me.host, me.port
         )
         self._write(session, record)
-        session.host.on_change = partial(self._renew, session)
+        session.host.on_change = partial(self._changed, session)
 
     def ended(self, session: LegacySession) -> None:
         self._unwritten.pop(session.id, None)
@@ -130,6 +135,7 @@ class OwnedSessions:
     # Time
 
     def tick(self, now: float, sessions: LegacySessions) -> None:
+        self._changes.clear()
         unwritten, self._unwritten = self._unwritten, {}
         for session in unwritten.values():
             self._renew(session)
@@ -150,6 +156,13 @@ class OwnedSessions:
             if not session.busy:
                 del self._moved[id]
                 session.close()
+
+    def _changed(self, session: LegacySession) -> None:
+        self._changes[session.id] += 1
+        if self._changes[session.id] <= MOST_WRITES:
+            self._renew(session)
+        else:
+            self._unwritten[session.id] = session
 
     def _renew(self, session: LegacySession) -> None:
         """Write down what its host has changed: now, or at a later tick."""
@@ -264,7 +277,7 @@ class OwnedSessions:
             session.host.receive(message)
         for toolbox in record.opened:
             session.host.reopen(toolbox)
-        session.host.on_change = partial(self._renew, session)
+        session.host.on_change = partial(self._changed, session)
         sessions.add(session)
         self._stored[record.id] = taken
         before = self._replica.members.others.get(taken.record.previous)
