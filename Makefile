@@ -100,7 +100,7 @@ MEASURED := $(BIN)/python -m coverage run -p -m pytest
 coverage: $(VENV)/.dev $(SDK1)/.ready ## branch coverage of the suite and of the short form of `cluster`, the started programs included
 	$(BIN)/python -m coverage erase
 	$(MEASURED) --workers $(AT_ONCE)
-	CALLS=500 AWAY=5 $(MEASURED) -m peers --workers 2 --timeout=0 tests/cluster
+	CALLS=500 AWAY=5 $(MEASURED) -m peers --workers 2 tests/cluster
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report -i --include="src/*" --skip-covered --sort=cover
 
@@ -162,7 +162,7 @@ soak-sign-in: $(VENV)/.peers $(SDK1)/.ready ## one sign-in, tokens of five secon
 
 cluster: $(VENV)/.dev $(SDK1)/.ready ## three replicas behind HAProxy on a real Valkey: CALLS=10000; CALLS=500 AWAY=5 JOBS=2 is the short form; ENGINE=redis-server
 	@$(COMPILE)
-	ENGINE=$(ENGINE) CALLS=$(or $(CALLS),10000) AWAY=$(or $(AWAY),20) $(BIN)/python -m pytest -m peers $(if $(JOBS),--workers $(JOBS),-s) --timeout=0 tests/cluster
+	ENGINE=$(ENGINE) CALLS=$(or $(CALLS),10000) AWAY=$(or $(AWAY),20) $(BIN)/python -m pytest -m peers $(if $(JOBS),--workers $(JOBS),-s) tests/cluster
 
 cluster-figures: $(VENV)/.dev ## what replicas cost: latency, CPU, memory, commands of the engine
 	@$(COMPILE)

@@ -52,7 +52,6 @@ CLUSTER = [
     "-m",
     "peers",
     "--workers=2",
-    "--timeout=0",
     "tests/cluster",
 ]  # with a real engine and a balancer
 SHORT = {"CALLS": "500", "AWAY": "5"}  # how much of it

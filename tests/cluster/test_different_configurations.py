@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.cluster.raw_hosts import RawHost
-from tests.cluster.scenes import Cluster, ReplicaProcess, cluster
+from tests.cluster.scenes import LIMIT, Cluster, ReplicaProcess, cluster
 from tests.kit.config import quick_entry
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 END = 20.0  # seconds
 

@@ -11,9 +11,9 @@ import pytest
 
 from mcp_workbench.cluster.ownership import LEASE, SETTLE
 from tests.cluster.raw_hosts import RawHost, strange, summed
-from tests.cluster.scenes import Cluster, cluster, written_again
+from tests.cluster.scenes import LIMIT, Cluster, cluster, written_again
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 LONG = 2 * LEASE  # seconds; every lease has ended long before
 SLOW = 5.0  # seconds per reply

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.cluster.blocking_hosts import Hosts, StreamHost, hosts_of
-from tests.cluster.scenes import Cluster, cluster
+from tests.cluster.scenes import LIMIT, Cluster, cluster
 from tests.kit.clock import eventually
 from tests.kit.config import quick_entry
 from tests.kit.http_host import rpc
 from tests.kit.results import use_tool
 from tests.kit.servers import FIXTURE
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 LONGEST = 90 * 86_400  # seconds: sign-ins at servers
 KINDS = {"catalogue", "events", "incarnation", "lease", "limits", "replicas", "result", "session"}

@@ -15,14 +15,14 @@ import pytest
 
 from tests.cluster.blocking_hosts import Hosts, hosts_of
 from tests.cluster.raw_hosts import RawHost, strange, summed
-from tests.cluster.scenes import TOKENS, Cluster, cluster
+from tests.cluster.scenes import LIMIT, TOKENS, Cluster, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import quick_entry
 from tests.kit.http_host import modern_headers, rpc
 from tests.kit.results import LEGACY, enveloped, use_tool
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 LARGE = 20_000_000  # bytes of one answer; what may wait for a reader of a stream is 8 MiB
 NOTICES = 2500  # of one call

@@ -13,13 +13,13 @@ import pytest
 from tests.cluster.blocking_hosts import Hosts, hosts_of
 from tests.cluster.proxies import Proxy, proxy_to
 from tests.cluster.raw_hosts import RawHost
-from tests.cluster.scenes import Cluster, ReplicaProcess, cluster
+from tests.cluster.scenes import LIMIT, Cluster, ReplicaProcess, cluster
 from tests.kit.clock import eventually
 from tests.kit.config import quick_entry
 from tests.kit.results import META, Message, use_tool
 from tests.kit.valkey import free_port
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 OTHER_KEY = "f" * 32
 AWAY = 2.0  # seconds

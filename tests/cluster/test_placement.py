@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tests.cluster.raw_hosts import RawHost
-from tests.cluster.scenes import Cluster, ReplicaProcess, cluster
+from tests.cluster.scenes import LIMIT, Cluster, ReplicaProcess, cluster
 from tests.kit.config import program_entry
 from tests.kit.servers import ASKER
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 COUNTER = str(Path(__file__).with_name("counter_server.py"))
 END = 30.0  # seconds

@@ -17,10 +17,10 @@ import pytest
 
 from tests.cluster.modern_hosts import ModernHost
 from tests.cluster.raw_hosts import RawHost, hosts_at, strange, summed
-from tests.cluster.scenes import TOKENS, Cluster, cluster, known_to_each_other, written_again
+from tests.cluster.scenes import LIMIT, TOKENS, Cluster, cluster, known_to_each_other, written_again
 from tests.kit.results import MODERN
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 CALLS = int(os.environ.get("CALLS", "1000"))
 MODERN_HOSTS = 4  # of each principal

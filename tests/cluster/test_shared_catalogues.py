@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.cluster.blocking_hosts import Hosts, hosts_of
-from tests.cluster.scenes import Cluster, cluster
+from tests.cluster.scenes import LIMIT, Cluster, cluster
 from tests.kit.clock import PATIENCE
 from tests.kit.results import open_toolbox, text
 from tests.kit.servers import FIXTURE
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 
 def toolboxes(pids: Path) -> dict[str, Any]:

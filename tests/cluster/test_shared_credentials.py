@@ -14,12 +14,12 @@ from mcp_workbench.protocol.oauth import OAuthClient
 from mcp_workbench.upstream.oauth.sign_in import store_of
 from mcp_workbench.upstream.oauth.store import Credential
 from tests.cluster.blocking_hosts import hosts_of
-from tests.cluster.scenes import Cluster, cluster
+from tests.cluster.scenes import LIMIT, Cluster, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.results import text, use_tool
 from tests.kit.sign_in_server import SignInServer, sign_in_server
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 
 def sign_in(server: SignInServer, home: Path) -> None:

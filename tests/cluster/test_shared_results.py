@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.cluster.blocking_hosts import hosts_of
-from tests.cluster.scenes import Cluster, cluster
+from tests.cluster.scenes import LIMIT, Cluster, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.results import use_tool
 from tests.kit.servers import FIXTURE
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 BUDGET = 1000
 _HANDLE = re.compile(r'"handle":"([^"]+)","offset":(\d+)')

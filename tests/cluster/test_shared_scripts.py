@@ -11,12 +11,12 @@ import pytest
 
 from tests.approvals.scenes import CAN, ONCE, says, with_answer
 from tests.cluster.blocking_hosts import Hosts, hosts_of
-from tests.cluster.scenes import cluster
+from tests.cluster.scenes import LIMIT, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.results import json_text
 from tests.kit.servers import FIXTURE
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 CODE = "await call('dev/one/echo', {'text': 'x'})"
 PARAMS = {"name": "run_script", "arguments": {"code": CODE}, "_meta": CAN}

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.cluster.blocking_hosts import StreamHost
-from tests.cluster.scenes import Cluster, cluster
+from tests.cluster.scenes import LIMIT, Cluster, cluster
 from tests.kit.http_host import rpc
 from tests.kit.servers import FIXTURE
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 
 def configuration() -> dict[str, Any]:

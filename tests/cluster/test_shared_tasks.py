@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.blocking_hosts import Stream, hosts_of
-from tests.cluster.scenes import TOKENS, Cluster, ReplicaProcess, cluster
+from tests.cluster.scenes import LIMIT, TOKENS, Cluster, ReplicaProcess, cluster
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE
 from tests.kit.http_host import ACCEPT, modern_headers, rpc
@@ -20,7 +20,7 @@ from tests.kit.results import Message, enveloped, use_tool
 from tests.kit.valkey import free_port
 from tests.tasks.scenes import HAS_TASKS, LEGACY, META, TERMINAL, tasks_entry
 
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(LIMIT)]
 
 DECLARED = {"_meta": {META + "clientCapabilities": HAS_TASKS}}
 LONG = {"seconds": 600}
