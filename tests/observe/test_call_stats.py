@@ -116,6 +116,27 @@ def test_histograms_are_added_up() -> None:
     assert Histogram((0,) * len(both.counts)).quantile(0.5) == 0.0
 
 
+def test_bytes_and_errors_are_counted_where_they_belong() -> None:
+    failed = kind(outcome="timeout", is_error=True)
+    prompt = kind(tool="hello", is_tool=False)
+
+    seen = counted(call(), call(failed, 2.0), call(prompt, SLOT), call(ended=SLOT + 1)).snapshot()
+
+    assert [
+        (one.outcome, one.is_error, one.calls, one.arguments_bytes, one.result_bytes)
+        for one in seen.series
+    ] == [("ok", False, 3, 30, 1200), ("timeout", True, 1, 10, 400)]
+    (echo,) = seen.tools
+    assert (echo.tool, echo.calls, echo.errors, echo.result_bytes) == ("echo", 3, 1, 1200)
+    assert echo.seconds == pytest.approx(3 * 0.0021)
+    assert [
+        (point.at, point.calls, point.errors, point.result_bytes) for point in seen.timeline
+    ] == [
+        (0.0, 2, 1, 800),
+        (SLOT, 2, 0, 800),
+    ]
+
+
 def test_what_hosts_write_makes_no_new_series() -> None:
     unknown = partial(kind, is_configured=False, is_tool=False, outcome="not_found")
     kinds = (unknown(toolbox=f"x{number}", tool=f"t{number}") for number in range(50))
