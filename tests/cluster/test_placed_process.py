@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.cluster.placed_links import LocalLink
+from mcp_workbench.cluster.placed_links import HEAD, MOST_KEPT, LocalLink
 from mcp_workbench.cluster.placed_process import NUMBERS, PlacedProcess
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.conversation import HUGE, Conversation
@@ -267,4 +267,26 @@ async def test_what_comes_behind_a_huge_answer_waits_in_the_pipe_of_the_server()
         await conversation.all_read()
 
     assert (scene.pauses, heard) == ([True, False], ["notifications/behind"])
+    link.close()
+
+
+def test_what_is_sent_to_a_process_that_has_ended_is_kept_in_part_and_within_bounds() -> None:
+    scene = Scene()
+    ends: list[str] = []
+    conversation = Conversation(1 << 20, lambda message: None)
+    link = LocalLink(scene.process, conversation, lambda: ends.append("ended"))
+    before = list(scene.pipe.messages)
+
+    link.closed("it crashed", (7,), 9)
+    link.closed("once more", (8,), 9)
+    for number in range(MOST_KEPT + 3):
+        link.send(jsonrpc.request(number, "tools/call", b'{"x":"%b"}' % (b"x" * HEAD)))
+
+    assert ends == ["ended"]
+    assert scene.pipe.messages == before
+    first, *kept = link.unsent()
+    assert first == jsonrpc.start_of(7)
+    assert [len(frame) for frame in kept] == [HEAD] * MOST_KEPT
+    assert all(frame.startswith(jsonrpc.start_of(n)) for n, frame in enumerate(kept))
+    assert asyncio.run(link.exit_reason("", ended=True)) == "it crashed"
     link.close()

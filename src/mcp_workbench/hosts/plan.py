@@ -121,8 +121,8 @@ class Installation(msgspec.Struct, frozen=True):
     """What to install in every host."""
 
     words: Words  # that start us
-    variables: Words = ()  # that our servers need
-    own: bool = True  # by the host's own command, where there is one
+    variables: Words  # that our servers need
+    own: bool  # by the host's own command, where there is one
 
 
 def plan_install(
