@@ -12,8 +12,9 @@ import mcp_types as types
 import pytest
 from mcp.client.client import Client
 
-from tests.kit.config import program_entry
-from tests.kit.results import MODERN
+from tests.kit.config import config_file, entry, program_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, MODERN, enveloped, texts, use_tool
 from tests.kit.sdk_host import LEGACY_MODE, by_identifier, sdk_host, text
 from tests.kit.servers import ASKER
 
@@ -124,3 +125,29 @@ async def test_questions_pass_under_flat_names_too(tmp_path: Path, mode: str, se
     [block] = result.content
     assert isinstance(block, types.TextContent)
     assert "Ada 1" in block.text
+
+
+def test_a_request_that_declares_less_takes_nothing_from_the_one_before_it(tmp_path: Path) -> None:
+    """Both are read at once, so that the server is connected after the second."""
+    servers = {"asker": program_entry(ASKER, era="legacy"), "a": entry()}
+    can: Any = {META + "clientCapabilities": {"elicitation": {}}}
+    with PipeHost(config_file(tmp_path, servers), modern=True) as host:
+        requests = [(1, use_tool("asker", "name", _meta=can)), (2, use_tool("a", "echo"))]
+        lines = [
+            json.dumps(
+                {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": enveloped(of)}
+            )
+            for id, of in requests
+        ]
+        host.write("".join(f"{line}\n" for line in lines).encode())
+
+        asked = host.answer(1)["result"]
+
+        assert asked["resultType"] == "input_required", asked
+        assert "isError" not in host.answer(2)["result"]
+        refused = host.use("asker", "name")
+        assert "does not declare the capability" in texts(refused)[0]
+        [key] = asked["inputRequests"]
+        answer = {key: {"action": "accept", "content": {"name": "Ada"}}}
+        more = {"inputResponses": answer, "requestState": asked["requestState"], "_meta": can}
+        assert "Ada" in texts(host.use("asker", "name", **more))[0]

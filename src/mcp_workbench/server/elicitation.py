@@ -79,8 +79,8 @@ class Elicitation:
         self.leases: dict[ServerAddress, Any] = {}
         self.folder = ""  # of its host, where that is not ours
         self._capabilities: Members = {}
-        self._told = OURS
-        self.declared = NOTHING  # what servers are told, encoded
+        self._told = OURS  # what servers are told that are connected now
+        self.declared = NOTHING  # the same with the host's request, encoded
         self.shows_apps = self.loads_skills = False
 
     @property
@@ -115,12 +115,17 @@ class Elicitation:
         extensions = read_extensions(members)
         self.shows_apps = APPS in extensions
         self.loads_skills = self._session.era.modern and SKILLS in extensions
-        self._capabilities = asking(members)
         shared = self._shared(extensions)
         if TASKS in extensions and self._session.era.modern:
             shared = {**(shared or {}), TASKS: extensions[TASKS]}
-        self._told = told(self._capabilities, extensions, shared)
-        self.declared = msgspec.Raw(msgspec.json.encode(self._told))
+        questions = asking(members)
+        announced = told(questions, extensions, shared)
+        self.declared = msgspec.Raw(msgspec.json.encode(announced))
+        if self._session.era.modern and not self.takes_turns:
+            # A server is connected for all requests of this host: also for one that declares more than the last.
+            questions = {**self._capabilities, **questions}
+            announced = {**self._told, **announced}
+        self._capabilities, self._told = questions, announced
 
     def _shared(self, extensions: Members) -> Members | None:
         """The extensions of the host's only server, if it has declared others than apps."""
