@@ -361,7 +361,8 @@ def main() -> int:
             if failed := copy.noticed_by(tests, wanted.at_once):
                 print(f"The suite fails without a change, so it would notice all: {failed}")
                 return 1
-        for mutant in drawn:
+        shown = [str(mutant) for mutant in drawn]  # now: somebody may go on working on the files
+        for mutant, change in zip(drawn, shown, strict=True):
             if time.monotonic() > until:
                 break
             tried += 1
@@ -370,7 +371,7 @@ def main() -> int:
             killed += bool(by)
             took = f"{time.monotonic() - began:.0f} s"
             print(
-                f"{wanted.skip + tried}/{wanted.sample} {took} {by or 'SURVIVED'}\n    {mutant}",
+                f"{wanted.skip + tried}/{wanted.sample} {took} {by or 'SURVIVED'}\n    {change}",
                 flush=True,
             )
     print(f"\n{killed} of {tried} mutants were killed (of {wanted.sample} drawn)")
