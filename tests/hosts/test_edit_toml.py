@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.hosts.edit_toml import lookup, put, remove, with_values
+from mcp_workbench.hosts.edit_toml import lookup, put, remove, remove_all, with_values
 from mcp_workbench.hosts.files import CannotEdit
 from mcp_workbench.hosts.read import NotToml
 from mcp_workbench.hosts.read import parse_toml as parse
@@ -104,6 +104,16 @@ def test_what_can_not_grow_is_refused_with_its_place(text: str) -> None:
 def test_an_inline_table_is_not_taken_apart() -> None:
     with pytest.raises(CannotEdit):
         remove('mcp_servers = {a = {command = "x"}}\n', ("mcp_servers", "a"))
+
+
+def test_of_several_in_an_inline_table_the_first_is_named() -> None:
+    text = 'z = 1\nmcp_servers = {b = {command = "y"}, a = {command = "x"}}\n'
+    with pytest.raises(CannotEdit) as refused:
+        remove_all(text, [("mcp_servers", "b"), ("mcp_servers", "a")])
+    assert (refused.value.message, refused.value.line) == (
+        "mcp_servers.a is written inside of another value",
+        2,
+    )
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,7 @@ def _without_tables(text: str, holder: Keys, names: set[str]) -> str:
 
     rest = _MARK_AND_GAP.sub("", _edited(text, holder, names, drop))
     if _pruned(_parsed(rest)) != _pruned(_without(parse_toml(text), holder, names)):
-        # Each alone, to say which of them it is.
-        if len(names) > 1:
-            for name in sorted(names):
-                text = _without_tables(text, holder, {name})
-            return text
-        keys = (*holder, *names)
+        keys = (*holder, min(names))  # what is around one of them is around all
         message = f"{'.'.join(keys)} is written inside of another value"
         raise CannotEdit(message, line_of(text, keys), 1)
     return rest
