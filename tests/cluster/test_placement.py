@@ -257,6 +257,31 @@ def test_a_holder_that_ends_in_order_hands_the_server_over(tmp_path: Path) -> No
     play(tmp_path, scene)
 
 
+def test_a_holder_that_ends_in_order_passes_nothing_new_to_its_server(tmp_path: Path) -> None:
+    async def scene(now: CounterScene) -> None:
+        await counted(now.hosts, 1)
+        others, holder = now.others(), now.holder()
+        [first] = now.started()
+        holding = asyncio.create_task(others[0].call("counter", "hold", {}))
+        await now.wait_for(lambda: now.noted("held") == 1)
+        holder.signal(signal.SIGTERM)
+        for _ in range(3):  # its loop needs two turns to tell the server's process
+            await now.wait_for(lambda: holder.status("/readyz") == 503)
+        counting = asyncio.create_task(count(others[1]))
+        answered, _ = await asyncio.wait({counting}, timeout=1.0)
+        assert not answered
+        (now.folder / "release").touch()
+        held, counted_next = await asyncio.gather(holding, counting)
+
+        assert held is not None
+        assert json.loads(held)["pid"] == first
+        [second] = now.alive()
+        assert counted_next == {"pid": second, "count": 1}
+        assert await asyncio.to_thread(holder.wait) == 0
+
+    play(tmp_path, scene)
+
+
 def test_calls_go_on_while_the_engine_is_away(tmp_path: Path) -> None:
     async def scene(now: CounterScene) -> None:
         await counted(now.hosts, 5)
