@@ -1,7 +1,8 @@
-"""Instructions and the price of our own tools."""
+"""Instructions, the price of our own tools, and texts that become JSON strings."""
 
 import json
 import re
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from mcp_workbench.server.own_definitions import (
     own_definitions,
     use_tool_definition,
 )
-from mcp_workbench.server.text import error_texts, instructions
+from mcp_workbench.server.text import error_texts, instructions, quoted
 from tests.kit.tokens import o200k_tokens
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9-]{1,200}\Z")
@@ -316,3 +317,8 @@ def test_an_odd_description_becomes_the_tool_s_name(description: Any) -> None:
     shown = json.loads(flat_definition(Definition("x", raw), ServerAddress("d", "s")))
 
     assert shown["description"] == "[d/s] x"
+
+
+def test_a_text_that_ends_inside_of_a_character_is_refused_and_not_read_for_ever() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        list(islice(quoted(["ü".encode()[:1]]), 3))

@@ -11,9 +11,9 @@ from tests.kit.config import config_file
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import text
 
-CRASHES = Path(__file__).parent / "crashes"  # as Node 20, npx and uvx printed them
+CRASHES = Path(__file__).parent / "crashes"  # as Node 20, npx, uvx and rich 15 printed them
 
-NODE = {
+CRASHED = {
     "node-throw": ["Error: DB_URL is required"],
     "node-two-lines": ["Error: DB_URL is required", "set it in the environment"],
     "node-indented-message": ["ConfigError: missing key - apiKey - region"],
@@ -40,15 +40,23 @@ NODE = {
         )
     ],
     "uvx-traceback": ["KeyError: 'DB_URL'"],
+    "rich-chained": ["RuntimeError: DB_URL is required", "caused by: KeyError: 'DB_URL'"],
 }
 
 
-@pytest.mark.parametrize("name", NODE)
+@pytest.mark.parametrize("name", CRASHED)
 def test_the_message_is_shown_without_frames_source_and_trailer(name: str) -> None:
     reason = reason_lines((CRASHES / f"{name}.txt").read_text("utf-8"))
 
-    assert reason.lines == NODE[name]
+    assert reason.lines == CRASHED[name]
     assert reason.is_exception
+
+
+def test_a_box_that_is_no_traceback_is_shown() -> None:
+    box = ["╭─ Error ──────────────────────╮", "│ Missing option '--token'.    │"]
+    end = "╰──────────────────────────────╯"
+
+    assert reason_lines("\n".join([*box, end])).lines == [*box, end]
 
 
 def test_a_string_that_a_promise_was_rejected_with_is_shown() -> None:
