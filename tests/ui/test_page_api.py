@@ -13,7 +13,8 @@ import pytest
 
 from mcp_workbench.app import following
 from mcp_workbench.config.load import load_config
-from mcp_workbench.core.spec import Snapshot, ToolIdentifier
+from mcp_workbench.core.spec import ServerAddress, Snapshot, ToolIdentifier
+from mcp_workbench.gateway.reload import restart
 from mcp_workbench.ui import page_events
 from mcp_workbench.ui.page_api import PageApi
 from mcp_workbench.ui.page_calls import try_tool
@@ -444,6 +445,17 @@ async def test_what_happens_after_a_silence_is_shown_at_once(
     assert [row["tool"] for row in named(calls)] == ["now"]
     assert before["stderr"] == []
     assert after["timeline"] != before["timeline"]
+
+
+async def test_what_happens_while_no_page_is_open_is_in_the_history(tmp_path: Path) -> None:
+    async with opened_page(loaded(tmp_path, {"basics": demo_server()})) as visitor:
+        tool = ToolIdentifier("dev", "basics", "now")
+        await try_tool(visitor.gateway.view, tool, msgspec.Raw(b"{}"))
+        visitor.routes.tick(0.0)
+        restart(visitor.gateway, ServerAddress("dev", "basics"))
+        page = await visitor.api("server?toolbox=dev&server=basics")
+
+    assert page["timeline"][0]["state"] == "ready"
 
 
 async def test_the_first_view_is_seldom_made_while_nothing_happens(
