@@ -27,6 +27,7 @@ import sysconfig
 import tempfile
 import time
 import venv
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -174,18 +175,31 @@ def _is_change(mutant: Mutant) -> bool:
 
 
 def sample(count: int, seed: int, package: str = "") -> list[Mutant]:
-    """So many, drawn from all lines alike: one of each line that was drawn."""
+    """So many, drawn from all lines alike: one of each line that was drawn.
+
+    Whether a line is drawn depends on its file and its text alone: a change elsewhere leaves the others.
+    """
     files = [path.relative_to(ROOT) for path in sorted((ROOT / SOURCE / package).rglob("*.py"))]
-    lines: dict[tuple[Path, int], list[Mutant]] = {}
+    drawn: list[tuple[float, Mutant]] = []
     for file in files:
         if not file.is_relative_to(SOURCE / "demo"):
-            for mutant in mutants(file):
-                lines.setdefault((file, mutant.line), []).append(mutant)
-    chance = random.Random(seed)
-    order = sorted(lines)
-    chance.shuffle(order)
-    drawn = (chance.choice(lines[line]) for line in order)
-    return list(islice(filter(_is_change, drawn), count))
+            drawn += _drawn(file, seed)
+    drawn.sort(key=lambda one: one[0])
+    return list(islice(filter(_is_change, (mutant for _, mutant in drawn)), count))
+
+
+def _drawn(file: Path, seed: int) -> Iterator[tuple[float, Mutant]]:
+    """One change of each line of a file, with the line's place in the draw."""
+    texts = (ROOT / file).read_bytes().splitlines()
+    lines: dict[int, list[Mutant]] = {}
+    for mutant in mutants(file):
+        lines.setdefault(mutant.line, []).append(mutant)
+    seen: Counter[bytes] = Counter()
+    for line, found in sorted(lines.items()):
+        text = texts[line - 1].strip()
+        seen[text] += 1  # equal lines are told apart by their order
+        chance = random.Random(f"{seed} {file} {seen[text]} {text.decode()}")
+        yield chance.random(), chance.choice(found)
 
 
 def _of_cluster(mutant: Mutant) -> bool:
