@@ -84,6 +84,19 @@ def test_a_start_that_was_under_way_is_found_by_its_standard_input(tmp_path: Pat
         assert within(PROMISE, lambda: not alive(pid))
 
 
+def test_the_guard_does_not_look_for_whom_it_has_ended(tmp_path: Path) -> None:
+    body = """
+    theirs, ours = os.pipe()
+    with watched.starting(theirs):
+        marked = {"MCP_WORKBENCH_SERVER": watched.next_value()}
+        child = subprocess.Popen(["/bin/sleep", "600"], stdin=theirs, env=marked, start_new_session=True)
+        print(child.pid, watched._shell, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)"""
+    with killed(tmp_path, body) as pids:
+        assert len(pids) == 2
+        assert within(PROMISE, lambda: not any(map(alive, pids)))
+
+
 def test_a_start_whose_descriptors_are_closed_for_a_while_is_found_later(tmp_path: Path) -> None:
     """As those of a child are that has not reached its program, where our memory is closed to others."""
     hidden = "import ctypes, time; hide = ctypes.CDLL(None).prctl; hide(4, 0); "

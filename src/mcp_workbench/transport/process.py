@@ -313,7 +313,8 @@ def close_to_others() -> None:
 # we hold the other end of that pipe, so its input ends when we do. A child that was being started is
 # known only by the pipe that is its stdin. Until it leads its group it holds a copy of our end as
 # well, so there is no need to look for it earlier. It may call exec later than that; if our memory is
-# closed to other processes, so are its descriptors until then: the script looks again.
+# closed to other processes, so are its descriptors until then: the script looks again. It looks first by
+# the pipe and then by the environment: whom the second has ended, the first would wait for in vain.
 # Its argument is the beginning of VARIABLE=VALUE in the environments of our servers; empty where what has
 # left its group is not looked for (`detached.py`). A number that has been found is looked at again right
 # before it is signalled: the system gives out all other numbers before it gives one out again.
@@ -342,20 +343,9 @@ without() {
   *) left=$1 ;;
   esac
 }
-while read -r what number; do
-  case $what in
-  +) groups="$groups$number " ;;
-  -) without "$groups" "$number"; groups=$left ;;
-  '?') starting="$starting$number " ;;
-  !) without "$starting" "$number"; starting=$left ;;
-  esac
-done
-for group in $groups; do kill -KILL "-$group"; done
-end_detached
-[ "$starting" = ' ' ] && exit
 ended=' '
-for moment in 0.1 0.2 0.4 0.8 1.6 3.2; do
-  again=
+look_for_starting() {
+  missing=
   for pipe in $starting; do
     readers=$(ls -l /proc/[0-9]*/fd/0 | while read -r line; do
       case $line in
@@ -368,18 +358,32 @@ for moment in 0.1 0.2 0.4 0.8 1.6 3.2; do
     for process in $readers; do
       kill -KILL "-$process"
       kill -KILL "$process"
-      again=yes
+      missing=yes
       ended="$ended$pipe "
     done
     case $ended in
     *" $pipe "*) ;;
-    *) again=yes ;;
+    *) missing=yes ;;
     esac
   done
-  [ "$again" ] || break
-  sleep "$moment" || sleep 1
+}
+while read -r what number; do
+  case $what in
+  +) groups="$groups$number " ;;
+  -) without "$groups" "$number"; groups=$left ;;
+  '?') starting="$starting$number " ;;
+  !) without "$starting" "$number"; starting=$left ;;
+  esac
 done
+for group in $groups; do kill -KILL "-$group"; done
+look_for_starting
 end_detached
+for moment in 0.1 0.2 0.4 0.8 1.6 3.2; do
+  [ "$missing" ] || break
+  sleep "$moment" || sleep 1
+  look_for_starting
+done
+[ "$starting" = ' ' ] || end_detached
 """
 
 
