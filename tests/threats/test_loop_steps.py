@@ -270,8 +270,8 @@ async def steps_of_answer(
 
 @pytest.mark.cost
 def test_a_long_list_of_tools_is_made_in_turns() -> None:
-    # The last step has the end of the work, and new memory for all of the answer, which took 3 ms in most runs
-    # and 11 in one: pages that the system has to find first count as ours.
+    # The last step is up to a whole slice, and then the answer in new memory. That took 3 ms in sixty
+    # measurements and 11 in one; it is not known what the system did meanwhile.
     runs = [
         asyncio.run(
             steps_of_answer("dynamic", {"method": "tools/list"}, more_tools=9000, tool_bytes=500)
