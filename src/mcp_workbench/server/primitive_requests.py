@@ -41,7 +41,7 @@ from mcp_workbench.server.parse import (
     refuse_cursor,
     string_or_empty,
 )
-from mcp_workbench.server.text import collect
+from mcp_workbench.server.text import collect, comma_separated, joined
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
@@ -217,11 +217,12 @@ class PrimitiveRequests:
         self, id: bytes, kind: PrimitiveKind, shown: Iterable[bytes], listed: ListedPrimitives
     ) -> None:
         """Reply with a list, built in time slices: it may be long."""
-        body = b'{"%b":[%b]' % (_MEMBERS[kind], b",".join(await collect(shown)))
+        elements = comma_separated(await collect(shown))
+        end = b"]}"
         if self._session.era.modern:
             scope = b"public" if listed.public else b"private"
-            body += b',"ttlMs":%d,"cacheScope":"%b"' % (listed.ttl, scope)
-        self._session.reply_own(id, body + b"}")
+            end = b'],"ttlMs":%d,"cacheScope":"%b"}' % (listed.ttl, scope)
+        self._session.reply_own(id, await joined((b'{"%b":[' % _MEMBERS[kind], *elements, end)))
 
     async def has_any(self, toolbox: str, kind: str) -> bool:
         """Whether a server of this toolbox lists anything of this kind."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,6 +41,7 @@ NAMES_LIMIT = 400  # characters of names of toolboxes or servers in a list
 # Of the names of one toolbox's servers in the instructions: the largest with which all toolboxes fit.
 NAMES_LIMITS = (NAMES_LIMIT, 200, 120, 80, 40, 0)
 SLICE = 0.02  # seconds of work before other tasks run
+LONG = 1 << 20  # bytes that are joined in a turn of their own
 PIECE = 64 << 10  # bytes of a text that are quoted at once
 # In `_meta` of an error result, for programs: the error code, and the seconds to wait before a retry,
 # where that is known.
@@ -312,10 +313,19 @@ async def whole_result(rest: bytes, members: Iterable[bytes], *, modern: bool) -
     """Return a result of ours. `rest` is an object with its other members, which are never long."""
     head = complete(rest, STAMPS) if modern else rest
     comma = b"" if head == b"{}" else b","
-    time_slice = TimeSlice()
-    result = b"".join((head[:-1], comma, *members, b"}"))
-    await time_slice.yield_if_over()  # sending it takes about as long
-    return result
+    return await joined((head[:-1], comma, *members, b"}"))
+
+
+async def joined(parts: Collection[bytes]) -> bytes:
+    """Join these parts: after the work that made them had its turn, and before they are sent, if they are long."""
+    if sum(map(len, parts)) <= LONG:
+        return b"".join(parts)
+    from asyncio import sleep  # `cost` needs no event loop
+
+    await sleep(0)
+    whole = b"".join(parts)
+    await sleep(0)
+    return whole
 
 
 async def collect(parts: Iterable[bytes]) -> list[bytes]:
