@@ -20,7 +20,14 @@ from mcp_workbench.cluster.ownership import (
     released,
     successor,
 )
-from mcp_workbench.cluster.records import ReplicaAddress, SessionRecord
+from mcp_workbench.cluster.records import (
+    LONGEST_MEMBER,
+    LONGEST_SESSION,
+    ReplicaAddress,
+    SessionRecord,
+    read_record,
+    write_record,
+)
 
 ME, A, B = (ReplicaAddress(id, "127.0.0.1", 1) for id in ("me", "a", "b"))
 OF_A = SessionRecord("s", "a", 1, "alice", "/mcp", b"{}", "127.0.0.1", 1)
@@ -99,3 +106,17 @@ def test_different_replicas_choose_different_successors() -> None:
 
     assert [successor(members, id) for id in ("a", "b", "me")] == ["b", "me", "a"]
     assert successor({}, "a") == ""
+
+
+def test_replicas_of_other_versions_read_what_this_one_writes() -> None:
+    """While replicas are replaced one by one: what a later version adds comes last, and is left out."""
+    session = ["s", "a", 1, "alice", "/mcp", b"{}", "127.0.0.1", 1, [], b"", [], ""]
+    member = ["a", "127.0.0.1", 1, False]
+    pack = msgspec.msgpack.encode
+
+    assert msgspec.msgpack.decode(write_record(OF_A)) == session
+    assert msgspec.msgpack.decode(write_record(A)) == member
+    for value in (session[:8], session, [*session, "new"]):
+        assert read_record(SessionRecord, pack(value), LONGEST_SESSION) == OF_A
+    for value in (member[:3], member, [*member, "new"]):
+        assert read_record(ReplicaAddress, pack(value), LONGEST_MEMBER) == A

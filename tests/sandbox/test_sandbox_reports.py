@@ -152,6 +152,17 @@ def test_check_warns_if_the_configuration_can_be_written(tmp_path: Path) -> None
 
 
 @needs_bubblewrap
+def test_check_makes_no_folder_that_a_start_would_hide(tmp_path: Path) -> None:
+    config_file(tmp_path, {"a": spy(sandbox=files(write=["."]))})
+    state = tmp_path / "state"
+
+    document = run_command("check", "--json", cwd=tmp_path, MCP_WORKBENCH_HOME=str(state)).data
+
+    assert [box["box"] for box in document["sandboxes"]] == ["files"]
+    assert not state.exists()
+
+
+@needs_bubblewrap
 def test_values_of_variables_in_paths_are_not_shown(tmp_path: Path) -> None:
     value = "canary-4711-canary"
     (tmp_path / value).mkdir()

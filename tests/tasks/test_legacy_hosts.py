@@ -85,6 +85,26 @@ def test_progress_comes_for_the_whole_task(tmp_path: Path) -> None:
     ]
 
 
+def test_progress_of_so_many_tasks_comes_and_of_older_ones_no_more(tmp_path: Path) -> None:
+    config = bench(tmp_path, LEGACY, toolMode="dynamic")
+    with PipeHost(config, "--toolbox", "dev") as host:
+        opened(host)
+        tasks: list[Json] = []
+        for number in range(257):
+            meta: Json = {"_meta": {"progressToken": number}}
+            created = host.call("dev__jobs__multi_input", {}, task={}, **meta)
+            tasks.append({"taskId": created["task"]["taskId"]})
+        for task in tasks[:2]:
+            fetching = host.ask("tasks/result", task)
+            for _ in range(2):
+                question = host.notice("elicitation/create")
+                host.send({"id": question["id"], "result": {"action": "decline"}})
+            assert text(host.answer(fetching)["result"]) == "Got nothing and nothing"
+        step = host.notice("notifications/progress")["params"]
+
+    assert step["progressToken"] == 1
+
+
 @pytest.mark.parametrize(
     ("server_era", "revision"), [(MODERN, "2025-11-25"), (LEGACY, "2025-06-18")]
 )

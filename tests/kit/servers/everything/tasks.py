@@ -167,6 +167,7 @@ async def confirm_delete(call: Call, task: Task | None) -> Json:
 async def multi_input(call: Call, task: Task | None) -> Json:
     asked: Json = {key: form(f"The {key}?", name={"type": "string"}) for key in ("first", "second")}
     answers = await (call.ask(asked) if task is None else task.ask(asked))
+    call.progress(1, 1)
     given = [filled(answers[key]) for key in asked]
     return text(f"Got {' and '.join(given)}")
 
