@@ -37,6 +37,8 @@ os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--workers", type=int, default=0, help="share the tests out among processes")
+    about = "seconds after which a test that is over its time is ended with its process"
+    parser.addoption("--grace", type=float, default=30.0, help=about)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -146,12 +146,13 @@ class Workers:
             os.kill(worker.pid, signal.SIGABRT)  # pytest has it print what all its threads did
 
     def _patience(self, worker: Worker) -> float:
-        """Seconds until a test whose time was over should have ended."""
+        """Seconds until a test whose time was over should have ended, and told what its threads did."""
         index = worker.given[0] if worker.given else None
         item = None if index is None else self._session.items[index]
         marker = item.get_closest_marker("timeout") if item else None
         config: Any = self._session.config
-        return 2 * (marker.args[0] if marker else config._env_timeout or 0) or math.inf
+        its_time = marker.args[0] if marker else config._env_timeout
+        return its_time + config.getoption("grace") if its_time else math.inf
 
     def _give(self, worker: Worker) -> None:
         if None in worker.given:

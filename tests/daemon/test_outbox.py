@@ -32,7 +32,7 @@ from mcp_workbench.daemon.outbox import (
 )
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.stdio import JoinedWrites
-from tests.kit.clock import PATIENCE
+from tests.kit.clock import PATIENCE, until
 
 LARGE = 1 << 30
 
@@ -73,6 +73,13 @@ class Way:
         with suppress(BlockingIOError):
             while piece := os.read(self.read, 1 << 20):
                 self.heard += piece
+
+    def has_ended(self) -> bool:
+        """Has the host read all, to the end?"""
+        try:
+            return os.read(self.read, 1) == b""
+        except BlockingIOError:
+            return False
 
     def recovered(self) -> tuple[bytes, bytes | None]:
         """What an attached process passes on, and the request that it takes as answered by it."""
@@ -159,6 +166,7 @@ async def test_what_the_host_does_not_read_waits_and_then_comes(way: Way, direct
 
     assert way.heard == b"".join(frames)
     assert read_journal(way.fd).under_way == {}
+    await until(way.has_ended)
     async with asyncio.timeout(5):
         await writer.flushed(5)
 

@@ -128,7 +128,8 @@ def test_a_test_that_is_over_its_time_is_shown_with_what_all_threads_did(tmp_pat
 def test_a_test_that_can_not_be_ended_is_ended_with_its_process(
     tmp_path: Path, stop: tuple[str, ...]
 ) -> None:
-    status, printed, _ = run_sample(tmp_path, HANGS + MANY + FAILS, "--workers", "2", *stop)
+    options = ("--workers", "2", "--grace", "0.2", *stop)
+    status, printed, _ = run_sample(tmp_path, HANGS + MANY + FAILS, *options)
 
     assert status == 1
     if stop:

@@ -94,6 +94,37 @@ async def test_calls_under_way_finish_where_they_began(tmp_path: Path, gate: Pat
         await until(lambda: not alive(first))
 
 
+async def test_what_a_replaced_server_lists_late_is_not_remembered(
+    tmp_path: Path, gate: Path
+) -> None:
+    list_gate = tmp_path / "list"
+    async with (
+        asyncio.timeout(PATIENCE),
+        InsideWorkbench(snapshot(counted(tmp_path, "a", f"list_gate={list_gate}"))) as wb,
+        asyncio.TaskGroup() as group,
+    ):
+        pool = wb.gateway.pool
+        first = await pid_of(wb, "a")
+        before = pool.live(A)
+        slow = group.create_task(wb.use_tool(tool("a", "slow"), {"gate": str(gate)}))
+        os.mkfifo(list_gate)
+        await wb.use_tool(tool("a", "flip"), {"name": "late"})
+
+        wb.reload(snapshot(counted(tmp_path, "a", "paged")))
+
+        assert await pid_of(wb, "a") != first
+        await until(lambda: let_through(list_gate))
+        assert before is not None
+        await until(lambda: "late" in before.catalogue.names)
+        now = pool.live(A)
+        assert now is not None
+        held = pool.cache.held(now.spec)
+        assert held is not None
+        assert "late" not in held.catalogue.names
+        await until(lambda: let_through(gate))
+        await slow
+
+
 @pytest.mark.usefixtures("no_grace")
 async def test_calls_of_a_removed_server_finish_and_new_ones_are_told(
     tmp_path: Path, gate: Path

@@ -127,6 +127,25 @@ def test_the_best_tool_comes_first(query: str, best: str) -> None:
     assert names(searched(query, FILES, WEATHER))[0] == best
 
 
+@pytest.mark.parametrize(("short", "long"), [(2, 6), (1, 3), (5, 5)])
+def test_a_word_counts_for_less_in_a_longer_text(short: int, long: int) -> None:
+    def weight(length: int) -> float:
+        """That of a word that occurs once in a description, after BM25 with k1 = 1.6 and b = 0.6."""
+        value = 1 / (0.4 + 0.6 * length / ((short + long) / 2))
+        return value / (1.6 + value)
+
+    index = Index(Words())
+    lengths = {"first": short, "second": long}
+    texts = {name: "weather" + " city" * (count - 1) for name, count in lengths.items()}
+    tools = [tool(name, text) for name, text in texts.items()]
+    index.put(ServerAddress("t", "s"), tools, ServerDescription("s"))
+
+    first, second = (hit.score for hit in index.search("weather"))
+
+    # Means are rounded to steps of two per cent.
+    assert first / second == pytest.approx(weight(short) / weight(long), rel=0.01)
+
+
 def test_a_name_that_only_occurs_in_the_query_does_not_win() -> None:
     assert names(searched("search the weather forecast", FILES, WEATHER))[0].endswith("forecast")
 
