@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mcp_workbench.cluster.ownership import (
+    BEAT,
     LEASE,
     SETTLE,
     Absent,
@@ -15,6 +16,7 @@ from mcp_workbench.cluster.ownership import (
     WaitForLease,
     adopted,
     may_adopt,
+    may_run,
     next_step,
     promised_until,
     released,
@@ -83,6 +85,12 @@ def test_a_missing_lease_means_nothing_before_everybody_could_renew_it() -> None
     assert may_adopt(100.0, 100.0 - SETTLE, 0.0)
     assert not may_adopt(100.0, 0.0, 100.5)  # promised
     assert SETTLE > LEASE
+
+
+def test_a_replica_that_nobody_knows_yet_may_have_just_started() -> None:
+    assert may_run("a", {"a": A}, 100.0)
+    assert may_run("a", {"b": B}, 2 * BEAT - 0.01)
+    assert not may_run("a", {"b": B}, 2 * BEAT)
 
 
 def test_every_other_replica_has_to_promise() -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.spec import Limits
 from mcp_workbench.server.http.modern import status_of
 from mcp_workbench.transport.json_text import DEPTH
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Port, events_of, port, rpc
-from tests.kit.results import ENVELOPE, INITIALIZE, META, MODERN, Message, use_tool
+from tests.kit.results import ENVELOPE, META, MODERN, Message, use_tool
 
 VERSION = META + "protocolVersion"
 CAPABILITIES = META + "clientCapabilities"
@@ -217,16 +216,6 @@ async def test_a_modern_body_without_the_header_is_a_mismatch() -> None:
         answer = await opened.ask(json.dumps(request()).encode())
 
         assert (answer.status, answer.error["code"], answer.json["id"]) == (400, -32020, 7)
-
-
-async def test_what_is_refused_for_its_header_opens_no_session() -> None:
-    async with port(snapshot(spec("fixture"), limits=Limits(sessions=1))) as opened:
-        opening = request("initialize", {**ENVELOPE}, **INITIALIZE)
-        refused = await opened.ask(json.dumps(opening).encode())
-        welcome = await opened.ask(rpc("initialize", INITIALIZE, 1))
-
-        assert (refused.status, refused.error["code"]) == (400, -32020)
-        assert welcome.status == 200
 
 
 async def test_a_name_that_no_header_can_carry_travels_in_base64() -> None:

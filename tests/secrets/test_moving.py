@@ -138,6 +138,7 @@ def test_add_moves_a_literal_secret(tmp_path: Path) -> None:
 
     assert done.status == 0, done.err
     assert VALUE not in done.out + done.err
+    assert f"in the encrypted store: {NAME}   (mcp-workbench secret list)" in done.err
     assert stored(person) == {NAME: VALUE}
     assert given(person) == VALUE
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.cluster.engine import EngineAway
-from mcp_workbench.cluster.ownership import NEW, adopted, released
+from mcp_workbench.cluster.ownership import adopted, may_run, released
 from mcp_workbench.cluster.records import (
     LONGEST_SESSION,
     MOST_SUBSCRIPTIONS,
@@ -301,12 +301,10 @@ class OwnedSessions:
         if stream == 0:
             work = resume_own(replica.streams, session, response, last)
         else:
-            new_until = (
-                time.monotonic() + NEW
-            )  # it may have started so shortly ago that it is not known
+            since = time.monotonic()
 
             def runs() -> bool:
-                return previous in replica.members.others or time.monotonic() < new_until
+                return may_run(previous, replica.members.others, time.monotonic() - since)
 
             work = PostResume(replica.streams, session.id, response).run(stream, after, runs)
         replica.scope.start(work, "stream of a former owner")

@@ -4,7 +4,7 @@ A replica answers for its sessions while its lease in the engine runs. If the en
 anything, and it goes on as long as every other replica promises that: each promise is a short lease, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import msgspec
 
@@ -94,6 +94,14 @@ def may_adopt(now: float, engine_since: float | None, promised_until: float) -> 
     After the engine came back, with or without its data, everybody first has the time to say that they live.
     """
     return engine_since is not None and now - engine_since >= SETTLE and promised_until <= now
+
+
+def may_run(replica: str, others: Container[str], passed: float) -> bool:
+    """Whether a replica may still be there, so many seconds after it was last heard of.
+
+    It may have started so shortly before that nobody knows it yet.
+    """
+    return replica in others or passed < NEW
 
 
 def promised_until(promises: Mapping[str, float], others: frozenset[str]) -> float:

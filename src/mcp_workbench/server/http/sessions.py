@@ -393,9 +393,9 @@ class LegacySessions:
             self._post_one(request, response, message)
 
     def _post_one(self, request: HttpRequest, response: ResponseWriter, message: Message) -> None:
-        if self._lacks_version(request, response, message):
-            return
-        if message.method == "initialize" and message.id:
+        if (refusal := _version_refusal(request, message)) is not None:
+            response.plain(refusal)
+        elif message.method == "initialize" and message.id:
             self._initialize(message, response, request.admitted)
         else:
             self._post_all(request, response, [message])
@@ -406,18 +406,10 @@ class LegacySessions:
         except Malformed as error:
             response.plain(refused(400, str(error), id=error.id, code=error.code))
             return
-        if not self._lacks_version(request, response, messages[0]):
+        if (refusal := _version_refusal(request, messages[0])) is not None:
+            response.plain(refusal)
+        else:
             self._post_all(request, response, messages, batch=True)
-
-    def _lacks_version(
-        self, request: HttpRequest, response: ResponseWriter, first: Message
-    ) -> bool:
-        """Refuse a modern request whose header does not say so. Returns whether it was refused."""
-        if VERSION in request.headers or _MODERN_MARK not in request.body or not _is_modern(first):
-            return False
-        message = "MCP-Protocol-Version is missing"
-        response.plain(refused(400, message, id=bytes(first.id), code=HEADER_MISMATCH))
-        return True
 
     def _post_all(
         self,
@@ -561,6 +553,14 @@ def _no_session(request: HttpRequest, id: bytes = b"") -> Reply:
     if not request.headers.get(SESSION_ID):
         return refused(400, "Mcp-Session-Id is missing: send initialize first", id=id)
     return refused(404, "Session not found: send initialize again", id=id)
+
+
+def _version_refusal(request: HttpRequest, first: Message) -> Reply | None:
+    """The reply to a modern request whose header does not say so; None to any other."""
+    if VERSION in request.headers or _MODERN_MARK not in request.body or not _is_modern(first):
+        return None
+    message = "MCP-Protocol-Version is missing"
+    return refused(400, message, id=bytes(first.id), code=HEADER_MISMATCH)
 
 
 def _is_modern(message: Message) -> bool:
