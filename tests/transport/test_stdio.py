@@ -4,12 +4,17 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mcp_workbench.transport.stdio import (
+    JOIN_BYTES,
+    PART_BYTES,
+    READ_BYTES,
+    STEP,
     FileWriter,
     PipeReader,
     PipeWriter,
@@ -205,6 +210,36 @@ async def test_a_reader_that_is_held_leaves_everything_in_the_pipe(pipe: tuple[i
     assert (reader.data, other.data) == (b"data", b"data")
     held.close()  # closing again, and holding what is closed, does nothing
     free.hold(held=True)
+
+
+async def test_what_takes_long_to_receive_comes_in_parts_and_then_what_follows(
+    pipe: tuple[int, int],
+) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(1500))
+    assert JOIN_BYTES <= 3 * PART_BYTES < len(lines) < READ_BYTES
+    parts: list[bytes] = []
+    turns: list[int] = []
+    turn = 0
+    ended = asyncio.Event()
+
+    def receive(data: bytes) -> None:
+        if not parts:
+            os.write(pipe[1], b"what follows\n")
+        parts.append(data)
+        turns.append(turn)
+        time.sleep(STEP)
+
+    async with asyncio.timeout(LIMIT):
+        PipeReader(pipe[0], receive, ended.set)
+        os.write(pipe[1], lines)
+        while b"".join(parts) != lines + b"what follows\n":
+            turn += 1
+            await asyncio.sleep(0)
+        os.close(pipe[1])
+        await ended.wait()
+
+    assert all(part.endswith(b"\n") for part in parts)
+    assert len(set(turns[:-1])) == len(parts) - 1 == 4  # others have turns between them
 
 
 async def test_a_closed_reader_hears_nothing_more(pipe: tuple[int, int]) -> None:

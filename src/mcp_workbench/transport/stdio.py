@@ -168,7 +168,8 @@ class PipeReader:
         rest, self._rest = self._rest, b""
         if rest:  # it was not closed meanwhile
             self._receive_many(rest)
-            self._look()
+            if not self._rest:
+                self._look()
 
 
 class PipeWriter:
