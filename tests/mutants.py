@@ -298,11 +298,19 @@ class Copy:
                 with suppress(ProcessLookupError):
                     os.killpg(run.pid, signal.SIGKILL)
                 run.wait()
+                self._end_left()
             output.seek(0)
             lines = output.read().decode(errors="replace").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED tests/", "ERROR tests/"))]
         # Without a test, whoever reads this wants to know more.
         return failed[0].partition(" - ")[0] if failed else "\n".join(lines[-40:])
+
+    def _end_left(self) -> None:
+        """End what a mutant has left running in a session of its own, as Linux lists it."""
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it has just ended
+                if os.fsencode(self.folder) + b"/" in path.read_bytes():
+                    os.kill(int(path.parent.name), signal.SIGKILL)
 
     def noticed(self, mutant: Mutant, at_once: int, *, near: bool) -> str:
         """The same for a change; it is undone afterwards."""

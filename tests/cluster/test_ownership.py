@@ -118,8 +118,8 @@ def test_different_replicas_choose_different_successors() -> None:
 
 def test_replicas_of_other_versions_read_what_this_one_writes() -> None:
     """While replicas are replaced one by one: what a later version adds comes last, and is left out."""
-    session = ["s", "a", 1, "alice", "/mcp", b"{}", "127.0.0.1", 1, [], b"", [], ""]
-    member = ["a", "127.0.0.1", 1, False]
+    session: list[object] = ["s", "a", 1, "alice", "/mcp", b"{}", "127.0.0.1", 1, [], b"", [], ""]
+    member: list[object] = ["a", "127.0.0.1", 1, False]
     pack = msgspec.msgpack.encode
 
     assert msgspec.msgpack.decode(write_record(OF_A)) == session
