@@ -303,7 +303,8 @@ class Copy:
             lines = output.read().decode(errors="replace").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED tests/", "ERROR tests/"))]
         # Without a test, whoever reads this wants to know more.
-        return failed[0].partition(" - ")[0] if failed else "\n".join(lines[-40:])
+        told = failed[0].partition(" - ")[0] if failed else "\n".join(lines[-40:])
+        return told or f"it ended with status {run.returncode}"
 
     def _end_left(self) -> None:
         """End what a mutant has left running in a session of its own, as Linux lists it."""
