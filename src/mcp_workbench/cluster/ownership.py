@@ -96,12 +96,12 @@ def may_adopt(now: float, engine_since: float | None, promised_until: float) -> 
     return engine_since is not None and now - engine_since >= SETTLE and promised_until <= now
 
 
-def may_run(replica: str, others: Container[str], passed: float) -> bool:
-    """Whether a replica may still be there, so many seconds after it was last heard of.
+def may_run(replica: str, others: Container[str], waited: float) -> bool:
+    """Whether a replica may still be there, after so many seconds of waiting for it.
 
-    It may have started so shortly before that nobody knows it yet.
+    At first it may be so new that nobody knows it yet.
     """
-    return replica in others or passed < NEW
+    return replica in others or waited < NEW
 
 
 def promised_until(promises: Mapping[str, float], others: frozenset[str]) -> float:

@@ -317,7 +317,7 @@ async def whole_result(rest: bytes, members: Iterable[bytes], *, modern: bool) -
 
 
 async def joined(parts: Collection[bytes]) -> bytes:
-    """Join these parts: after the work that made them had its turn, and before they are sent, if they are long."""
+    """Join these parts; long ones in a turn of its own, as to make them and to send them takes time, too."""
     if sum(map(len, parts)) <= LONG:
         return b"".join(parts)
     from asyncio import sleep  # `cost` needs no event loop
